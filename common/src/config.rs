@@ -1,0 +1,9 @@
+//! Configuration: one typed TOML file with a section per role; every value has a unit, a default and a bound. Order:
+//! default < file < `CANOPY__LEAF__THREADS` < `--set leaf.threads=8`. Unknown keys and nonsense are refused with all
+//! problems listed, and every value knows where it came from.
+
+pub mod layers;
+pub mod units;
+
+pub use layers::{Layers, Origin, Problem, Section};
+pub use units::{Size, Time};

@@ -1,0 +1,107 @@
+//! Values with units: `350ms`, `10s`, `2GiB`. A bare number is refused, because nobody remembers which unit it was.
+
+use std::{fmt, str::FromStr, time::Duration};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// A duration; `us`, `ms`, `s`, `min`, `h`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Time(pub Duration);
+
+/// A number of bytes; `B`, `KiB`, `MiB`, `GiB`, `TiB`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Size(pub u64);
+
+const TIMES: [(&str, u64); 5] =
+    [("us", 1), ("ms", 1000), ("min", 60_000_000), ("h", 3_600_000_000), ("s", 1_000_000)];
+const SIZES: [(&str, u64); 5] =
+    [("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("TiB", 1 << 40), ("B", 1)];
+
+fn parse(text: &str, units: &[(&str, u64)], example: &str) -> Result<u64, String> {
+    let bad = || format!("{text:?} is not valid; write a number with a unit, such as {example}");
+    let text = text.trim();
+    let (number, unit) =
+        units.iter().find_map(|(name, unit)| Some((text.strip_suffix(name)?, *unit))).ok_or_else(bad)?;
+    let value: f64 = number.trim().parse().map_err(|_| bad())?;
+    let value = value * unit as f64;
+    if !(value.is_finite() && (0.0..=1e18).contains(&value)) {
+        return Err(bad());
+    }
+    Ok(value.round() as u64)
+}
+
+fn print(value: u64, units: &[(&str, u64)], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let fitting = units.iter().filter(|(_, unit)| value.is_multiple_of(*unit) && value >= *unit);
+    match fitting.max_by_key(|(_, unit)| unit) {
+        Some((name, unit)) => write!(f, "{}{name}", value / unit),
+        None => write!(f, "0{}", if units.len() == TIMES.len() && units[0].0 == "us" { "s" } else { "B" }),
+    }
+}
+
+impl Time {
+    /// Whole milliseconds.
+    pub const fn ms(ms: u64) -> Self {
+        Self(Duration::from_millis(ms))
+    }
+}
+
+impl FromStr for Time {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        Ok(Self(Duration::from_micros(parse(text, &TIMES, "350ms or 10s")?)))
+    }
+}
+
+impl FromStr for Size {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        Ok(Self(parse(text, &SIZES, "64MiB or 2GiB")?))
+    }
+}
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        print(self.0.as_micros() as u64, &TIMES, f)
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        print(self.0, &SIZES, f)
+    }
+}
+
+macro_rules! as_text {
+    ($type:ty) => {
+        impl Serialize for $type {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    };
+}
+as_text!(Time);
+as_text!(Size);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_parse_what_they_print() {
+        for text in ["350ms", "10s", "2min", "1h", "7us", "0s"] {
+            assert_eq!(text.parse::<Time>().unwrap().to_string(), text);
+        }
+        for text in ["64MiB", "2GiB", "1000B", "0B"] {
+            assert_eq!(text.parse::<Size>().unwrap().to_string(), text);
+        }
+        for bad in ["350", "-1ms", "nans", "1e99s", "10 parsecs", ""] {
+            assert!(bad.parse::<Time>().is_err(), "{bad}");
+        }
+    }
+}

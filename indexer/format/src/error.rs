@@ -1,0 +1,86 @@
+//! Errors of reading and writing versions.
+
+use canopy_common::{
+    error::{Classify, ErrorClass},
+    ids::Version,
+};
+use thiserror::Error;
+
+/// What went wrong with a schema, manifest, statistics or store.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// Bad schema text; all problems, one a line.
+    #[error("schema is not valid: {0}")]
+    Schema(String),
+    /// A file does not hold what its manifest or format promises.
+    #[error("{file} is damaged: {reason}")]
+    Damaged {
+        /// Path within the store.
+        file: String,
+        /// What was expected and found.
+        reason: String,
+    },
+    /// Written by a newer build.
+    #[error("{file} has format {found}; this build reads up to {known}; upgrade this node first")]
+    NewerFormat {
+        /// Path within the store.
+        file: String,
+        /// Format of the file.
+        found: u32,
+        /// Newest format this build reads.
+        known: u32,
+    },
+    /// No such corpus.
+    #[error("corpus {0:?} does not exist in this store; `canopy corpus list` shows those that do")]
+    NoCorpus(String),
+    /// No such version.
+    #[error("{corpus} has no {version}; `canopy index list` shows its versions")]
+    NoVersion {
+        /// The corpus.
+        corpus: String,
+        /// The version asked for.
+        version: Version,
+    },
+    /// A corpus without any complete version.
+    #[error("{0} has no complete version yet; build one with `canopy index build`")]
+    NoVersionYet(String),
+    /// It exists already.
+    #[error("{0} exists already")]
+    Exists(String),
+    /// A name, number or setting is out of bounds.
+    #[error("{field}: {reason}")]
+    Invalid {
+        /// What is wrong.
+        field: &'static str,
+        /// Why, with the limit.
+        reason: String,
+    },
+    /// The store failed.
+    #[error("store: {0}")]
+    Store(#[from] object_store::Error),
+    /// The file system failed.
+    #[error("{path}: {source}")]
+    Io {
+        /// The path.
+        path: String,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+/// Result of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Classify for Error {
+    fn class(&self) -> ErrorClass {
+        match self {
+            Self::Schema(_) | Self::Invalid { .. } => ErrorClass::InvalidArgument,
+            Self::Damaged { .. } => ErrorClass::DataLoss,
+            Self::NewerFormat { .. } | Self::NoVersionYet(_) | Self::Exists(_) => {
+                ErrorClass::FailedPrecondition
+            }
+            Self::NoCorpus(_) | Self::NoVersion { .. } => ErrorClass::NotFound,
+            Self::Store(_) | Self::Io { .. } => ErrorClass::Internal,
+        }
+    }
+}

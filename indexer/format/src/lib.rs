@@ -1,0 +1,11 @@
+//! What a version is on disk and how text becomes terms: schema, analysis, layout, manifest, statistics, store. Shared
+//! by the build, the leaf and the root; links no search engine, so that the root stays small.
+
+pub mod analysis;
+pub mod document;
+pub mod error;
+pub mod layout;
+pub mod manifest;
+pub mod schema;
+pub mod statistics;
+pub mod store;

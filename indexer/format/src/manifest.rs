@@ -1,0 +1,135 @@
+//! A version's table of contents, written last: a version is visible only through it. Everything else is checked
+//! against it (length, BLAKE3) before use. JSON at `corpora/NAME/versions/0000001742/manifest.json`.
+
+use std::collections::BTreeMap;
+
+use canopy_common::ids::{ShardId, Version};
+use serde::{Deserialize, Serialize};
+
+use crate::{error::Result, layout::Layout, schema::Schema};
+
+/// Newest manifest format this build reads and writes.
+pub const FORMAT: u32 = 1;
+
+/// The manifest. `created` and `builder` are the only parts that differ between two builds of the same input.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// Format number; read before anything else.
+    pub format: u32,
+    /// Corpus.
+    pub corpus: String,
+    /// This version.
+    pub version: Version,
+    /// The version that was newest when this one was claimed.
+    pub parent: Option<Version>,
+    /// When, RFC 3339 UTC.
+    pub created: String,
+    /// By what: program version.
+    pub builder: String,
+    /// The schema, whole.
+    pub schema: Schema,
+    /// Its id, which includes the analysis id.
+    pub schema_id: String,
+    /// The analysis rules.
+    pub analysis_id: String,
+    /// Slot tables by group.
+    pub layouts: Vec<Layout>,
+    /// Log offsets inside this version: partition -> next offset. Empty until there is a log.
+    pub cut: BTreeMap<u32, u64>,
+    /// The statistics.
+    pub statistics: StatisticsEntry,
+    /// Shards, by group and number.
+    pub shards: Vec<ShardEntry>,
+    /// Documents by language code.
+    pub languages: BTreeMap<String, u64>,
+    /// Build counts, for people.
+    pub counts: BuildCounts,
+    /// Queries to warm with.
+    #[serde(default)]
+    pub warmup: Vec<String>,
+}
+
+/// One file of a version.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileEntry {
+    /// Path below the version's directory.
+    pub path: String,
+    /// Length, bytes.
+    pub bytes: u64,
+    /// BLAKE3, hex.
+    pub blake3: String,
+}
+
+/// The statistics of a version.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StatisticsEntry {
+    /// Id: derived from the content.
+    pub id: String,
+    /// File.
+    pub file: FileEntry,
+    /// Documents of the corpus.
+    pub documents: u64,
+    /// Total tokens by text field.
+    pub tokens: BTreeMap<String, u64>,
+    /// Distinct terms over all fields.
+    pub terms: u64,
+}
+
+/// One shard.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ShardEntry {
+    /// Which.
+    pub shard: ShardId,
+    /// Documents.
+    pub documents: u64,
+    /// Files, sorted by path; they live in `shards/GROUP-0003/`.
+    pub files: Vec<FileEntry>,
+    /// Total bytes.
+    pub bytes: u64,
+    /// Total tokens by text field; average length = tokens / documents.
+    pub tokens: BTreeMap<String, u64>,
+    /// Estimate of memory that stays resident while serving, bytes.
+    pub resident_bytes: u64,
+}
+
+/// What a build read.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct BuildCounts {
+    /// Records read.
+    pub read: u64,
+    /// Records rejected.
+    pub rejected: u64,
+    /// Earlier records of a key that a later one replaced.
+    pub superseded: u64,
+    /// Words dropped for their length.
+    pub long_tokens: u64,
+    /// Fields dropped on their own.
+    pub dropped_fields: u64,
+}
+
+impl Manifest {
+    /// Reads a manifest; a newer format, another corpus or inconsistent counts are refused by name.
+    pub fn from_json(_bytes: &[u8], _path: &str) -> Result<Self> {
+        todo!()
+    }
+
+    /// As written to the store (pretty, stable order).
+    pub fn to_json(&self) -> Vec<u8> {
+        todo!()
+    }
+
+    /// Documents of all shards.
+    pub fn documents(&self) -> u64 {
+        self.shards.iter().map(|shard| shard.documents).sum()
+    }
+
+    /// One shard's entry.
+    pub fn shard(&self, shard: &ShardId) -> Option<&ShardEntry> {
+        self.shards.iter().find(|entry| entry.shard == *shard)
+    }
+
+    /// Directory of a shard's files below the version: `shards/main-0003`.
+    pub fn shard_dir(shard: &ShardId) -> String {
+        format!("shards/{}-{:04}", shard.group, shard.number)
+    }
+}

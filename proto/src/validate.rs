@@ -1,0 +1,122 @@
+//! Structural checks of incoming messages, before any work or allocation by their numbers. The root checks what users
+//! send; these are checked again at every node, because a leaf must survive a root that is wrong.
+
+use canopy_common::error::Failure;
+
+use crate::v1::{self, FetchRequest, Query, SearchRequest, query::Node};
+
+/// Largest deadline: 60 s, in microseconds.
+pub const MAX_REMAINING_US: u64 = 60_000_000;
+/// Hits per shard and page. `offset + k` is asked of a shard, so this is the page bound plus the offset bound.
+pub const MAX_K: u32 = 11_000;
+/// Shards in one request.
+pub const MAX_SHARDS: usize = 65_536;
+/// Depth of the query tree.
+pub const MAX_DEPTH: usize = 64;
+/// Nodes and tokens of the query tree.
+pub const MAX_NODES: usize = 4096;
+/// Facets of one request.
+pub const MAX_FACETS: usize = 16;
+/// Items of one fetch.
+pub const MAX_FETCH: usize = 1000;
+/// Hops from the root.
+pub const MAX_LEVEL: u32 = 8;
+
+fn at_most(field: &str, value: usize, limit: usize) -> Result<(), Failure> {
+    if value <= limit {
+        return Ok(());
+    }
+    let message = format!("{field} is {value}; the limit is {limit}");
+    Err(Failure::invalid(field, message).with_limit(limit as u64))
+}
+
+/// Checks a search request.
+pub fn search(request: &SearchRequest) -> Result<(), Failure> {
+    at_most("shards", request.shards.len(), MAX_SHARDS)?;
+    at_most("facets", request.facets.len(), MAX_FACETS)?;
+    at_most("sort", request.sort.len(), 8)?;
+    at_most("level", request.level as usize, MAX_LEVEL as usize)?;
+    for shard in &request.shards {
+        at_most("k", shard.k as usize, MAX_K as usize)?;
+    }
+    for facet in &request.facets {
+        at_most("facets.size", facet.size as usize, 10_000)?;
+    }
+    if request.statistics.is_none() {
+        return Err(Failure::invalid("statistics", "the query carries no statistics"));
+    }
+    match &request.query {
+        None => Err(Failure::invalid("query", "there is no query")),
+        Some(query) => tree(query),
+    }
+}
+
+/// Checks a fetch request.
+pub fn fetch(request: &FetchRequest) -> Result<(), Failure> {
+    at_most("items", request.items.len(), MAX_FETCH)?;
+    at_most("fields", request.fields.len(), 64)?;
+    if let Some(snippet) = &request.snippet {
+        at_most("snippet.max_chars", snippet.max_chars as usize, 2000)?;
+    }
+    request.query.as_ref().map_or(Ok(()), tree)
+}
+
+/// Checks the bounds of a query tree, without recursion.
+pub fn tree(query: &Query) -> Result<(), Failure> {
+    let mut nodes = 0;
+    let mut open = vec![(query, 1_usize)];
+    while let Some((query, depth)) = open.pop() {
+        at_most("query depth", depth, MAX_DEPTH)?;
+        nodes += weight(query);
+        at_most("query terms", nodes, MAX_NODES)?;
+        if let Some(Node::Bool(b)) = &query.node {
+            let children = [&b.must, &b.should, &b.must_not, &b.filter];
+            open.extend(children.into_iter().flatten().map(|child| (child, depth + 1)));
+        }
+    }
+    Ok(())
+}
+
+fn weight(query: &Query) -> usize {
+    match &query.node {
+        Some(Node::Term(v1::TermQuery { tokens, .. })) => tokens.len().max(1),
+        Some(Node::Phrase(phrase)) => {
+            phrase.alternatives.iter().map(|a| a.tokens.len()).sum::<usize>().max(1)
+        }
+        Some(Node::Expanded(v1::ExpandedQuery { tokens, .. })) => tokens.len().max(1),
+        Some(Node::Keyword(keyword)) => keyword.values.len().max(1),
+        _ => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nested(depth: usize) -> Query {
+        let mut query = Query { node: Some(Node::All(v1::MatchAll {})) };
+        for _ in 1..depth {
+            let bool = v1::BoolQuery { must: vec![query], ..Default::default() };
+            query = Query { node: Some(Node::Bool(bool)) };
+        }
+        query
+    }
+
+    #[test]
+    fn depth_and_size_are_bounded_without_recursion() {
+        assert!(tree(&nested(64)).is_ok());
+        assert_eq!(tree(&nested(65)).unwrap_err().limit, Some(64));
+        let many = v1::ExpandedQuery { tokens: vec![String::new(); 5000], ..Default::default() };
+        assert!(tree(&Query { node: Some(Node::Expanded(many)) }).is_err());
+    }
+
+    #[test]
+    fn a_huge_k_is_refused_by_name() {
+        let request = SearchRequest {
+            shards: vec![v1::ShardRequest { k: 1_000_000_000, ..Default::default() }],
+            ..Default::default()
+        };
+        let failure = search(&request).unwrap_err();
+        assert_eq!((failure.field.as_deref(), failure.limit), (Some("k"), Some(11_000)));
+    }
+}
