@@ -1,10 +1,7 @@
 //! Maps whose order does not change from run to run. The standard maps hash with random keys: iterating one makes two
 //! runs of the same seed differ. Keys that clients choose freely belong into a `BTreeMap`.
 
-use std::{
-    collections::{HashMap as Std, HashSet as StdSet},
-    hash::{BuildHasherDefault, Hasher},
-};
+use std::hash::{BuildHasherDefault, Hasher};
 
 /// xxh3 with a fixed seed.
 #[derive(Default)]
@@ -21,7 +18,7 @@ impl Hasher for Fixed {
 
 /// A hash map with a fixed seed.
 #[expect(clippy::disallowed_types, reason = "the one place that may name it")]
-pub type HashMap<K, V> = Std<K, V, BuildHasherDefault<Fixed>>;
+pub type HashMap<K, V> = std::collections::HashMap<K, V, BuildHasherDefault<Fixed>>;
 /// A hash set with a fixed seed.
 #[expect(clippy::disallowed_types, reason = "the one place that may name it")]
-pub type HashSet<K> = StdSet<K, BuildHasherDefault<Fixed>>;
+pub type HashSet<K> = std::collections::HashSet<K, BuildHasherDefault<Fixed>>;

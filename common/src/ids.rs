@@ -210,10 +210,7 @@ mod tests {
 
     #[test]
     fn key_hash_is_pinned_for_ever() {
-        assert_eq!(
-            format!("{:?}", KeyHash::of("https://example.org/")),
-            format!("{:032x}", xxhash_rust::xxh3::xxh3_128(b"https://example.org/"))
-        );
+        assert_eq!(format!("{:?}", KeyHash::of("https://example.org/")), "9db2570db118aad0d5065686b5f20b16");
         let hash = KeyHash::of("a");
         let (high, low) = hash.parts();
         assert_eq!(KeyHash::from_parts(high, low), hash);

@@ -2,7 +2,6 @@
 //! real TCP and over a simulated network. Addresses are `host:port`; port 0 picks a free one.
 
 use std::{
-    future::Future,
     io,
     net::SocketAddr,
     pin::Pin,
@@ -99,12 +98,12 @@ impl NetIo {
     }
 
     /// Listens on `host:port`.
-    pub fn bind(&self, address: &str) -> impl Future<Output = io::Result<Bound>> + Send + 'static {
+    pub fn bind(&self, address: &str) -> BoxFuture<'static, io::Result<Bound>> {
         self.0.bind(address.to_owned())
     }
 
     /// Connects to `host:port`.
-    pub fn connect(&self, address: &str) -> impl Future<Output = io::Result<BoxIo>> + Send + 'static {
+    pub fn connect(&self, address: &str) -> BoxFuture<'static, io::Result<BoxIo>> {
         self.0.connect(address.to_owned())
     }
 }

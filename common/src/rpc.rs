@@ -1,4 +1,101 @@
-//! Everything between a role and the wire: the two layer lists (client, server), the one mapping of error classes to
-//! gRPC status, channel and message limits.
+//! Everything between a role and the wire: the two layer lists, one screen each; the one mapping of error classes to
+//! gRPC status; limits in one place.
+//!
+//! Client, outer to inner: trace context > channel. The channel is lazy, notices a dead peer by keepalive within
+//! interval + timeout (a host that vanishes sends no reset), and has a connection window far above the stream window,
+//! so that one fat stream does not starve the others.
+//! Server, outer to inner: catch panic > trace context > routes. Deadlines travel in the message and in
+//! `grpc-timeout`; the engine's own timers bound the streams.
 
+pub mod config;
 pub mod status;
+
+use std::io;
+
+use hyper_util::rt::TokioIo;
+use tonic::{
+    body::Body,
+    service::Routes,
+    transport::{Endpoint, Server, Uri},
+};
+use tower::{BoxError, ServiceBuilder, service_fn, util::BoxCloneSyncService};
+use tower_http::catch_panic::CatchPanicLayer;
+
+pub use config::RpcConfig;
+
+use crate::{
+    drain::Drain,
+    net::{Bound, NetIo},
+    telemetry::trace,
+};
+
+/// A layered channel to one node; clones share the connection.
+pub type ClientChannel = BoxCloneSyncService<http::Request<Body>, http::Response<Body>, BoxError>;
+
+/// A lazy channel to `host:port`. Nothing is dialled before the first call; it reconnects by itself.
+pub fn channel(config: &RpcConfig, net: &NetIo, address: &str) -> io::Result<ClientChannel> {
+    let (net, target, patience) = (net.clone(), address.to_owned(), config.connect_timeout.0);
+    let connector = service_fn(move |_: Uri| {
+        let connect = net.connect(&target);
+        async move {
+            let connected = tokio::time::timeout(patience, connect).await;
+            connected.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?.map(TokioIo::new)
+        }
+    });
+    let channel = Endpoint::from_shared(format!("http://{address}"))
+        .map_err(io::Error::other)?
+        .http2_keep_alive_interval(config.keepalive_interval.0)
+        .keep_alive_timeout(config.keepalive_timeout.0)
+        .keep_alive_while_idle(true)
+        .initial_stream_window_size(config.stream_window.0 as u32)
+        .initial_connection_window_size(config.connection_window.0 as u32)
+        .connect_with_connector_lazy(connector);
+    let layered = ServiceBuilder::new()
+        .map_err(BoxError::from)
+        .map_request(|mut request: http::Request<Body>| {
+            trace::inject(request.headers_mut());
+            request
+        })
+        .service(channel);
+    Ok(BoxCloneSyncService::new(layered))
+}
+
+/// Serves gRPC on `bound` until `drain` starts and the running calls have ended or its patience is over.
+pub async fn serve_grpc(config: &RpcConfig, routes: Routes, bound: Bound, drain: Drain) -> io::Result<()> {
+    let layers = ServiceBuilder::new()
+        .layer(CatchPanicLayer::custom(panicked))
+        .map_request(|mut request: http::Request<Body>| {
+            let parent = trace::extract(request.headers());
+            request.extensions_mut().insert(parent);
+            request
+        })
+        .into_inner();
+    let stop = drain.clone();
+    let serving = Server::builder()
+        .http2_keepalive_interval(Some(config.keepalive_interval.0))
+        .http2_keepalive_timeout(Some(config.keepalive_timeout.0))
+        .initial_stream_window_size(config.stream_window.0 as u32)
+        .initial_connection_window_size(config.connection_window.0 as u32)
+        .tcp_nodelay(true)
+        .layer(layers)
+        .add_routes(routes)
+        .serve_with_incoming_shutdown(bound.incoming, async move { stop.wait_started().await });
+    let patience = config.drain_patience.0;
+    tokio::select! {
+        biased;
+        served = serving => served.map_err(io::Error::other),
+        () = async { drain.wait_started().await; tokio::time::sleep(patience).await } => Ok(()),
+    }
+}
+
+/// A panic in a handler is our fault and ends one call, never the process.
+fn panicked(cause: Box<dyn std::any::Any + Send>) -> http::Response<Body> {
+    let what = cause
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| cause.downcast_ref::<&str>().copied())
+        .unwrap_or("unknown");
+    tracing::error!(panic = what, "a handler panicked");
+    let failure = crate::error::Failure::new(crate::error::ErrorClass::Internal, "the handler failed");
+    status::to_status(&failure).into_http()
+}

@@ -1,8 +1,15 @@
-//! Logs, metrics, traces. One `Telemetry` per process, handed down through `Deps`; no globals but the log subscriber.
+//! Logs, metrics, traces. One `Telemetry` per process, handed down through `Deps`; the only global is the log
+//! subscriber, which the binary installs.
 
+pub mod config;
+pub mod metrics;
 pub mod slow;
+pub mod subscriber;
+pub mod trace;
 
+pub use config::TelemetryConfig;
 pub use slow::SlowQueries;
+pub use subscriber::{Exporting, init};
 
 /// Metrics registry and slow-query ring. Cloning shares them.
 #[derive(Clone, Default)]

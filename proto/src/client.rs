@@ -1,10 +1,14 @@
 //! A [`SearchNode`] at the far end of a gRPC channel. The remaining time is read from the context at send, never
 //! copied from the parent's message, so that a hedge started late carries less.
 
-use canopy_common::{error::Failure, request::RequestContext, rpc::status::from_status};
+use canopy_common::{
+    error::{ErrorClass, Failure},
+    request::RequestContext,
+    rpc::status::from_status,
+};
 use futures::{FutureExt, StreamExt, future::BoxFuture};
 use tonic::{
-    Request,
+    Request, Status,
     body::Body,
     client::GrpcService,
     codegen::{Body as HttpBody, Bytes, StdError},
@@ -35,6 +39,17 @@ where
                 .max_encoding_message_size(max_message),
         )
     }
+}
+
+/// A call that broke. A peer that dies resets its streams with CANCEL; unless we cancelled ourselves, that is a lost
+/// peer and may be asked again elsewhere.
+fn failure(context: &RequestContext, status: &Status) -> Failure {
+    let mut failure = from_status(status);
+    if failure.class == ErrorClass::Cancelled && !context.cancel.is_cancelled() {
+        failure.class = ErrorClass::Internal;
+        failure.message = format!("the peer ended the call: {}", failure.message);
+    }
+    failure
 }
 
 fn remaining_us(context: &RequestContext) -> u64 {
@@ -76,7 +91,7 @@ where
             let mut request = Request::new(request);
             request.set_timeout(context.deadline.remaining());
             let reply = client.fetch(request).await;
-            reply.map(tonic::Response::into_inner).map_err(|status| from_status(&status))
+            reply.map(tonic::Response::into_inner).map_err(|status| failure(&context, &status))
         }
         .boxed()
     }

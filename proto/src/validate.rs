@@ -79,11 +79,12 @@ pub fn tree(query: &Query) -> Result<(), Failure> {
 
 fn weight(query: &Query) -> usize {
     match &query.node {
-        Some(Node::Term(v1::TermQuery { tokens, .. })) => tokens.len().max(1),
+        Some(Node::Term(v1::TermQuery { tokens, .. }) | Node::Expanded(v1::ExpandedQuery { tokens, .. })) => {
+            tokens.len().max(1)
+        }
         Some(Node::Phrase(phrase)) => {
             phrase.alternatives.iter().map(|a| a.tokens.len()).sum::<usize>().max(1)
         }
-        Some(Node::Expanded(v1::ExpandedQuery { tokens, .. })) => tokens.len().max(1),
         Some(Node::Keyword(keyword)) => keyword.values.len().max(1),
         _ => 1,
     }
