@@ -1,0 +1,240 @@
+//! One document in the form that the engine's writer takes: tokens packed, values typed, source as bytes. Nothing is
+//! copied again on the way into the index.
+
+use std::collections::BTreeMap;
+
+use canopy_common::ids::KeyHash;
+use canopy_format::{
+    analysis::Analyzer,
+    document::{Document, Value},
+    schema::{Kind, SEARCH_FIELD},
+};
+use tantivy::schema::{
+    Field,
+    document::{Document as EngineDocument, ReferenceValue, ReferenceValueLeaf, Value as EngineValue},
+};
+
+use super::{IndexSchema, STATIC_RANK, tokens::Packed};
+
+/// Which write of a key a document is. All zero in a build without a log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Place {
+    /// What decides between two writes of a key.
+    pub order: u64,
+    /// Its place in its log partition.
+    pub offset: u64,
+}
+
+/// What analysing a document gave.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TokenCounts {
+    /// Tokens by text field of the index; the search field counts repetitions.
+    pub tokens: BTreeMap<String, u64>,
+    /// Words dropped for their length.
+    pub long_tokens: u64,
+}
+
+/// A document for an `IndexWriter<IndexDocument>`.
+#[derive(Debug)]
+pub struct IndexDocument {
+    /// Tokens of each text field.
+    pub counts: TokenCounts,
+    /// Packed tokens, one string per value of a text field.
+    parts: Vec<String>,
+    fields: Vec<(Field, Content)>,
+}
+
+#[derive(Debug)]
+enum Content {
+    /// Index into `parts`: a part repeated for its weight is packed once.
+    Part(usize),
+    Bytes(Vec<u8>),
+    Scalar(Scalar),
+    Map(Vec<(String, Scalar)>),
+}
+
+#[derive(Debug)]
+enum Scalar {
+    Text(String),
+    I64(i64),
+    U64(u64),
+    F64(f64),
+    Bool(bool),
+}
+
+impl IndexSchema {
+    /// Analyses a document and lays it out for the index.
+    pub fn document(&self, document: &Document, analyzer: &Analyzer, place: Place) -> IndexDocument {
+        self.document_with_hash(document, document.key_hash(), analyzer, place)
+    }
+
+    /// The same with the hash of the key given, where it is known already.
+    pub fn document_with_hash(
+        &self,
+        document: &Document,
+        key: KeyHash,
+        analyzer: &Analyzer,
+        place: Place,
+    ) -> IndexDocument {
+        let (high, low) = key.parts();
+        let mut out = IndexDocument { counts: TokenCounts::default(), parts: vec![], fields: vec![] };
+        out.fields.extend([
+            (self.key, Content::Bytes(key.0.to_be_bytes().to_vec())),
+            (self.key_high, Content::Scalar(Scalar::U64(high))),
+            (self.key_low, Content::Scalar(Scalar::U64(low))),
+            (self.source, Content::Bytes(document.to_source(&self.schema))),
+            (self.order, Content::Scalar(Scalar::U64(place.order))),
+            (self.offset, Content::Scalar(Scalar::U64(place.offset))),
+            (self.static_rank, Content::Scalar(Scalar::F64(document.static_rank))),
+        ]);
+        self.add_text(document, analyzer, &mut out);
+        self.add_values(document, &mut out);
+        out
+    }
+
+    fn add_text(&self, document: &Document, analyzer: &Analyzer, out: &mut IndexDocument) {
+        for field in &self.schema.fields {
+            let own = self.text.get(&field.name).copied();
+            if field.kind != Kind::Text || (field.weight == 0 && own.is_none()) {
+                continue;
+            }
+            for value in document.values.get(&field.name).into_iter().flatten() {
+                let Value::Text(text) = value else { continue };
+                let mut packed = Packed::default();
+                let mut push =
+                    |token: canopy_format::analysis::Token| packed.push(&token.text, token.position);
+                out.counts.long_tokens += analyzer.document(text, &document.language, &mut push);
+                let (packed, tokens) = packed.finish();
+                let part = out.parts.len();
+                out.parts.push(packed);
+                if let Some(own) = own {
+                    out.fields.push((own, Content::Part(part)));
+                    out.counts.add(&field.name, tokens);
+                }
+                for _ in 0..field.weight {
+                    out.fields.push((self.search, Content::Part(part)));
+                }
+                out.counts.add(SEARCH_FIELD, tokens * u64::from(field.weight));
+            }
+        }
+    }
+
+    fn add_values(&self, document: &Document, out: &mut IndexDocument) {
+        let mut maps: BTreeMap<&str, (Field, Vec<(String, Scalar)>)> = BTreeMap::new();
+        for (name, values) in &document.values {
+            let (map, attribute) = name.split_once('.').unwrap_or((name, ""));
+            let Some((kind, field)) = self.values.get(map) else { continue };
+            if map == STATIC_RANK {
+                continue; // there already, from the document itself
+            }
+            if *kind == Kind::Map {
+                let entry = maps.entry(map).or_insert_with(|| (*field, vec![]));
+                entry.1.extend(values.iter().map(|value| (attribute.to_owned(), Scalar::from(value))));
+            } else {
+                out.fields.extend(values.iter().map(|value| (*field, Content::Scalar(Scalar::from(value)))));
+            }
+        }
+        out.fields.extend(maps.into_values().map(|(field, entries)| (field, Content::Map(entries))));
+    }
+}
+
+impl TokenCounts {
+    fn add(&mut self, field: &str, tokens: u64) {
+        if let Some(count) = self.tokens.get_mut(field) {
+            *count += tokens;
+        } else {
+            self.tokens.insert(field.to_owned(), tokens);
+        }
+    }
+
+    /// Adds another document's counts.
+    pub fn merge(&mut self, other: &Self) {
+        other.tokens.iter().for_each(|(field, tokens)| self.add(field, *tokens));
+        self.long_tokens += other.long_tokens;
+    }
+}
+
+impl From<&Value> for Scalar {
+    fn from(value: &Value) -> Self {
+        match value {
+            Value::Text(text) => Self::Text(text.clone()),
+            Value::I64(number) | Value::Date(number) => Self::I64(*number),
+            Value::U64(number) => Self::U64(*number),
+            Value::F64(number) => Self::F64(*number),
+            Value::Bool(yes) => Self::Bool(*yes),
+        }
+    }
+}
+
+/// A value as the engine sees it.
+#[derive(Debug, Clone, Copy)]
+pub struct ValueRef<'a>(Shape<'a>);
+
+#[derive(Debug, Clone, Copy)]
+enum Shape<'a> {
+    Part(&'a str),
+    Bytes(&'a [u8]),
+    Scalar(&'a Scalar),
+    Map(&'a [(String, Scalar)]),
+}
+
+impl<'a> EngineValue<'a> for ValueRef<'a> {
+    type ArrayIter = std::iter::Empty<Self>;
+    type ObjectIter = MapIter<'a>;
+
+    fn as_value(&self) -> ReferenceValue<'a, Self> {
+        ReferenceValue::Leaf(match self.0 {
+            Shape::Part(text) => ReferenceValueLeaf::Str(text),
+            Shape::Bytes(bytes) => ReferenceValueLeaf::Bytes(bytes),
+            Shape::Scalar(Scalar::Text(text)) => ReferenceValueLeaf::Str(text),
+            Shape::Scalar(Scalar::I64(number)) => ReferenceValueLeaf::I64(*number),
+            Shape::Scalar(Scalar::U64(number)) => ReferenceValueLeaf::U64(*number),
+            Shape::Scalar(Scalar::F64(number)) => ReferenceValueLeaf::F64(*number),
+            Shape::Scalar(Scalar::Bool(yes)) => ReferenceValueLeaf::Bool(*yes),
+            Shape::Map(entries) => return ReferenceValue::Object(MapIter(entries.iter())),
+        })
+    }
+}
+
+/// Attributes of a map value.
+#[derive(Debug, Clone)]
+pub struct MapIter<'a>(std::slice::Iter<'a, (String, Scalar)>);
+
+impl<'a> Iterator for MapIter<'a> {
+    type Item = (&'a str, ValueRef<'a>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.0.next().map(|(name, value)| (name.as_str(), ValueRef(Shape::Scalar(value))))
+    }
+}
+
+/// Fields and values of a document.
+#[derive(Debug)]
+pub struct FieldIter<'a> {
+    parts: &'a [String],
+    fields: std::slice::Iter<'a, (Field, Content)>,
+}
+
+impl<'a> Iterator for FieldIter<'a> {
+    type Item = (Field, ValueRef<'a>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (field, content) = self.fields.next()?;
+        let shape = match content {
+            Content::Part(part) => Shape::Part(&self.parts[*part]),
+            Content::Bytes(bytes) => Shape::Bytes(bytes),
+            Content::Scalar(scalar) => Shape::Scalar(scalar),
+            Content::Map(entries) => Shape::Map(entries),
+        };
+        Some((*field, ValueRef(shape)))
+    }
+}
+
+impl EngineDocument for IndexDocument {
+    type Value<'a> = ValueRef<'a>;
+    type FieldsValuesIter<'a> = FieldIter<'a>;
+
+    fn iter_fields_and_values(&self) -> FieldIter<'_> {
+        FieldIter { parts: &self.parts, fields: self.fields.iter() }
+    }
+}
