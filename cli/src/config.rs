@@ -1,0 +1,196 @@
+//! The whole configuration file: one section per role, composed here because only the binary knows all roles.
+
+use std::path::Path;
+
+use anyhow::{Result, anyhow};
+use canopy_aggregator::config::AggregatorConfig;
+use canopy_common::{
+    config::{Layers, Origin, Problem, Section},
+    rpc::RpcConfig,
+    telemetry::TelemetryConfig,
+};
+use canopy_leaf::config::LeafConfig;
+use canopy_root::config::RootConfig;
+use canopy_topology::config::TopologyConfig;
+use serde::{Deserialize, Serialize};
+
+/// `[store]`: where versions live.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct StoreConfig {
+    /// Directory or `file://` URL. Default: `canopy-data`.
+    pub url: String,
+}
+
+impl Default for StoreConfig {
+    fn default() -> Self {
+        Self { url: "canopy-data".to_owned() }
+    }
+}
+
+impl Section for StoreConfig {
+    const NAME: &'static str = "store";
+    const DOCS: &'static [(&'static str, &'static str)] =
+        &[("url", "where versions live: a directory or file:// URL")];
+    fn problems(&self) -> Vec<(String, String)> {
+        if self.url.is_empty() {
+            return vec![("url".into(), "is empty; name a directory".into())];
+        }
+        Vec::new()
+    }
+}
+
+/// All sections.
+#[derive(Debug, Clone, Default)]
+pub struct Config {
+    /// Logs and traces.
+    pub telemetry: TelemetryConfig,
+    /// Messages and connections.
+    pub rpc: RpcConfig,
+    /// Versions.
+    pub store: StoreConfig,
+    /// Nodes and placements.
+    pub topology: TopologyConfig,
+    /// Roots.
+    pub root: RootConfig,
+    /// Aggregators.
+    pub aggregator: AggregatorConfig,
+    /// Leaves.
+    pub leaf: LeafConfig,
+}
+
+const SECTIONS: [&str; 7] = [
+    TelemetryConfig::NAME,
+    RpcConfig::NAME,
+    StoreConfig::NAME,
+    TopologyConfig::NAME,
+    RootConfig::NAME,
+    AggregatorConfig::NAME,
+    LeafConfig::NAME,
+];
+
+/// A configuration with the account of its origins.
+pub struct Loaded {
+    /// The values.
+    pub config: Config,
+    /// What is wrong.
+    pub problems: Vec<Problem>,
+    layers: Layers,
+}
+
+impl Loaded {
+    /// Reads defaults < file < environment < assignments.
+    pub fn read(file: Option<&Path>, assignments: &[String]) -> Self {
+        let mut layers = Layers::default();
+        let mut problems = Vec::new();
+        if let Some(path) = file {
+            let name = path.display().to_string();
+            match std::fs::read_to_string(path) {
+                Ok(text) => problems.extend(layers.file(&name, &text).err()),
+                Err(error) => problems.push(Problem {
+                    key: name.clone(),
+                    reason: format!("can't be read: {error}"),
+                    origin: Origin::File(name),
+                }),
+            }
+        }
+        layers.process_environment();
+        problems.extend(assignments.iter().filter_map(|assignment| layers.set(assignment).err()));
+        Self::from_layers(layers, problems)
+    }
+
+    fn from_layers(layers: Layers, mut problems: Vec<Problem>) -> Self {
+        fn take<T: Section>(layers: &Layers, problems: &mut Vec<Problem>) -> T {
+            let (section, found) = layers.section();
+            problems.extend(found);
+            section
+        }
+        problems.extend(layers.unknown_sections(&SECTIONS));
+        let config = Config {
+            telemetry: take(&layers, &mut problems),
+            rpc: take(&layers, &mut problems),
+            store: take(&layers, &mut problems),
+            topology: take(&layers, &mut problems),
+            root: take(&layers, &mut problems),
+            aggregator: take(&layers, &mut problems),
+            leaf: take(&layers, &mut problems),
+        };
+        Self { config, problems, layers }
+    }
+
+    /// The configuration, or all problems as one error.
+    pub fn checked(self) -> Result<Config> {
+        if self.problems.is_empty() {
+            return Ok(self.config);
+        }
+        let lines: Vec<String> = self.problems.iter().map(|problem| format!("  {problem}")).collect();
+        let count = lines.len();
+        Err(anyhow!(
+            "the configuration has {count} problem{}:\n{}; hint: `canopy config schema` lists every key",
+            if count == 1 { "" } else { "s" },
+            lines.join("\n")
+        ))
+    }
+
+    /// Every key with its value and origin.
+    pub fn print(&self) -> Vec<(String, String, Origin)> {
+        let (config, layers) = (&self.config, &self.layers);
+        let mut lines = layers.print(&config.telemetry);
+        lines.extend(layers.print(&config.rpc));
+        lines.extend(layers.print(&config.store));
+        lines.extend(layers.print(&config.topology));
+        lines.extend(layers.print(&config.root));
+        lines.extend(layers.print(&config.aggregator));
+        lines.extend(layers.print(&config.leaf));
+        lines
+    }
+}
+
+/// (key, default as TOML, what it is and its bounds) of every key.
+pub fn schema() -> Vec<(String, String, &'static str)> {
+    fn of<T: Section>(lines: &mut Vec<(String, String, &'static str)>) {
+        let defaults = Layers::default().print(&T::default());
+        for (key, doc) in T::DOCS {
+            let full = format!("{}.{key}", T::NAME);
+            let value = defaults.iter().find(|(name, _, _)| *name == full);
+            lines.push((full, value.map_or_else(String::new, |(_, value, _)| value.clone()), doc));
+        }
+    }
+    let mut lines = Vec::new();
+    of::<TelemetryConfig>(&mut lines);
+    of::<RpcConfig>(&mut lines);
+    of::<StoreConfig>(&mut lines);
+    of::<TopologyConfig>(&mut lines);
+    of::<RootConfig>(&mut lines);
+    of::<AggregatorConfig>(&mut lines);
+    of::<LeafConfig>(&mut lines);
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_is_documented_and_every_document_has_a_key() {
+        let defaults = Loaded::from_layers(Layers::default(), Vec::new());
+        assert_eq!(defaults.problems, []);
+        let keys: Vec<String> = defaults.print().into_iter().map(|(key, _, _)| key).collect();
+        let mut documented: Vec<String> = schema().into_iter().map(|(key, _, _)| key).collect();
+        documented.sort();
+        let mut sorted = keys;
+        sorted.sort();
+        assert_eq!(sorted, documented);
+    }
+
+    #[test]
+    fn all_problems_of_all_sections_are_listed() {
+        let mut layers = Layers::default();
+        layers.file("c.toml", "[rpc]\nmax_message = '1B'\n[leaf]\nno_such_key = 1\n[lief]\na = 1").unwrap();
+        let loaded = Loaded::from_layers(layers, Vec::new());
+        let message = loaded.checked().unwrap_err().to_string();
+        for part in ["3 problems", "rpc.max_message", "leaf.no_such_key", "lief"] {
+            assert!(message.contains(part), "{message}");
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! The `canopy` binary as a library: configuration of all roles, starting a tree, and the commands.
+
+pub mod commands;
+pub mod config;
+pub mod http;
+pub mod show;
+pub mod tree;

@@ -1,0 +1,185 @@
+//! Starts roles in this process: all of a configuration file (`canopy up`), one of them (`canopy leaf`), or a tree on
+//! free ports (`quickstart`, tests). Listeners are bound before the routing snapshot is made, so that port 0 works and
+//! a taken port is an error before anything else happens.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use anyhow::{Context, Result, anyhow};
+use canopy_aggregator::AggregatorServe;
+use canopy_common::{
+    clock,
+    deps::Deps,
+    drain::Drain,
+    ids::NodeId,
+    net::{Bound, NetIo},
+    rng::Dice,
+    telemetry::Telemetry,
+};
+use canopy_format::store::VersionStore;
+use canopy_leaf::LeafServe;
+use canopy_root::RootServe;
+use canopy_topology::{
+    config::{NodeConfig, Role, TopologyConfig},
+    routing::RoutingSnapshot,
+};
+use tokio::task::JoinSet;
+
+use crate::config::Config;
+
+/// Roles that run in this process.
+pub struct Tree {
+    /// Their topology, ports resolved.
+    pub topology: TopologyConfig,
+    /// Ends them.
+    pub drain: Drain,
+    roles: JoinSet<Result<()>>,
+}
+
+/// What a node listens on.
+struct Listeners {
+    grpc: Bound,
+    admin: Option<Bound>,
+}
+
+/// What outlives one node of the process.
+pub struct Surroundings {
+    /// The network.
+    pub net: NetIo,
+    /// Random numbers.
+    pub dice: Dice,
+}
+
+impl Surroundings {
+    /// Real sockets and real dice.
+    pub fn real() -> Result<Self> {
+        Ok(Self { net: NetIo::tcp(), dice: Dice::from_entropy()? })
+    }
+
+    /// Every node has metrics of its own, also when several share a process.
+    fn deps(&self, node: &NodeId) -> Deps {
+        Deps {
+            net: self.net.clone(),
+            clock: Arc::new(clock::System),
+            dice: self.dice.stream(&node.0),
+            telemetry: Telemetry::default(),
+        }
+    }
+}
+
+async fn bind(net: &NetIo, node: &mut NodeConfig) -> Result<Listeners> {
+    let listen = |address: String| {
+        let bound = net.bind(&address);
+        let id = node.id.clone();
+        async move {
+            bound.await.with_context(|| {
+                format!("{id} can't listen on {address}; hint: is another canopy running, or the port taken?")
+            })
+        }
+    };
+    let (grpc, admin) = (listen(node.address.clone()), node.admin.clone());
+    let admin = if admin.is_empty() { None } else { Some(listen(admin)) };
+    let grpc = grpc.await?;
+    let admin = match admin {
+        Some(admin) => Some(admin.await?),
+        None => None,
+    };
+    node.address = grpc.address.to_string();
+    if let Some(admin) = &admin {
+        node.admin = admin.address.to_string();
+    }
+    Ok(Listeners { grpc, admin })
+}
+
+impl Tree {
+    /// Starts the nodes of `config.topology` for which `here` is true; the others are expected elsewhere.
+    pub async fn start(
+        config: &Config,
+        store: &VersionStore,
+        surroundings: &Surroundings,
+        here: impl Fn(&NodeConfig) -> bool,
+    ) -> Result<Self> {
+        let mut topology = config.topology.clone();
+        let mut listeners = BTreeMap::new();
+        for node in topology.nodes.iter_mut().filter(|node| here(node)) {
+            listeners.insert(node.id.clone(), bind(&surroundings.net, node).await?);
+        }
+        let routing = RoutingSnapshot::from_static(&topology)
+            .map_err(|problems| anyhow!("the topology is not valid:\n  {}", problems.join("\n  ")))?;
+        let mut tree = Self { topology, drain: Drain::new(), roles: JoinSet::new() };
+        let routing = Arc::new(routing);
+        for node in tree.topology.nodes.clone() {
+            if let Some(listeners) = listeners.remove(&node.id) {
+                tree.serve(config, store, surroundings, &routing, &node, listeners)?;
+            }
+        }
+        Ok(tree)
+    }
+
+    fn serve(
+        &mut self,
+        config: &Config,
+        store: &VersionStore,
+        surroundings: &Surroundings,
+        routing: &Arc<RoutingSnapshot>,
+        node: &NodeConfig,
+        listeners: Listeners,
+    ) -> Result<()> {
+        let Listeners { grpc, admin } = listeners;
+        let id = NodeId::from(node.id.as_str());
+        let (deps, drain) = (surroundings.deps(&id), self.drain.clone());
+        let (rpc, routing) = (config.rpc.clone(), routing.clone());
+        let name = node.id.clone();
+        match node.role {
+            Role::Leaf => {
+                let (config, store) = (config.leaf.clone(), store.clone());
+                let leaf = LeafServe { node: id, config, rpc, store, routing, grpc, admin };
+                self.roles.spawn(async move {
+                    canopy_leaf::serve(leaf, deps, drain).await.with_context(|| format!("leaf {name}"))
+                });
+            }
+            Role::Aggregator => {
+                let config = config.aggregator.clone();
+                let aggregator = AggregatorServe { node: id, config, rpc, routing, grpc, admin };
+                self.roles.spawn(async move {
+                    canopy_aggregator::serve(aggregator, deps, drain)
+                        .await
+                        .with_context(|| format!("aggregator {name}"))
+                });
+            }
+            Role::Root => {
+                let (config, store) = (config.root.clone(), store.clone());
+                let http = admin.ok_or_else(|| {
+                    anyhow!("root {name} has no `admin` address; hint: its HTTP API listens there")
+                })?;
+                let root = RootServe { node: id, config, rpc, store, routing, http, grpc: Some(grpc) };
+                self.roles.spawn(async move {
+                    canopy_root::serve(root, deps, drain).await.with_context(|| format!("root {name}"))
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// HTTP addresses of the roots.
+    pub fn roots(&self) -> impl Iterator<Item = &str> {
+        let roots = self.topology.nodes.iter().filter(|node| node.role == Role::Root);
+        roots.map(|node| node.admin.as_str())
+    }
+
+    /// Resolves with the first role that ends; an error when it failed.
+    pub async fn ended(&mut self) -> Result<()> {
+        match self.roles.join_next().await {
+            Some(ended) => ended?,
+            None => Ok(()),
+        }
+    }
+
+    /// Drains and waits for all roles.
+    pub async fn stop(mut self) -> Result<()> {
+        self.drain.start();
+        while let Some(ended) = self.roles.join_next().await {
+            ended??;
+        }
+        Ok(())
+    }
+}
