@@ -1,0 +1,151 @@
+//! The leaf's own search threads, behind a bounded queue.
+//!
+//! Searching never runs on the runtime's threads (it would stall every other connection) nor on its blocking pool
+//! (unbounded, and it runs what expired long ago). Rules: as many threads as configured, never more; a panic inside a
+//! task ends that task, never the thread; a refusal is immediate and says how long to stay away.
+
+pub mod queue;
+pub mod service;
+
+use std::{
+    io,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    thread,
+    time::Duration,
+};
+
+use queue::Queue;
+pub use queue::{Lane, Task, Turn};
+pub use service::ServiceTimes;
+
+/// The threads and their queue. Dropping it closes the queue; threads leave when their task ends.
+pub struct Executor {
+    queue: Arc<Queue>,
+    threads: usize,
+    times: ServiceTimes,
+}
+
+impl Executor {
+    /// Starts `threads` threads; tasks in excess of `interactive` and `batch` are refused.
+    pub fn start(threads: usize, interactive: usize, batch: usize) -> io::Result<Self> {
+        let queue = Arc::new(Queue::new(interactive, batch));
+        // Threads see the runtime's clock, so that a deadline means the same on both sides.
+        let runtime = tokio::runtime::Handle::try_current().ok();
+        let executor = Self { queue: queue.clone(), threads, times: ServiceTimes::default() };
+        for number in 0..threads {
+            let (queue, runtime) = (queue.clone(), runtime.clone());
+            thread::Builder::new().name(format!("search-{number}")).spawn(move || {
+                let _clock = runtime.as_ref().map(tokio::runtime::Handle::enter);
+                work(&queue);
+            })?;
+        }
+        Ok(executor)
+    }
+
+    /// Queues tasks of one lane; how many fit. See [`Queue::push`].
+    pub fn submit(&self, tasks: Vec<Task>) -> usize {
+        self.queue.push(tasks)
+    }
+
+    /// Takes an owner's waiting tasks out; how many there were.
+    pub fn remove(&self, owner: u64) -> usize {
+        self.queue.remove(owner)
+    }
+
+    /// Tasks waiting.
+    pub fn queued(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Number of threads.
+    pub fn threads(&self) -> usize {
+        self.threads
+    }
+
+    /// Times of searches here.
+    pub fn times(&self) -> &ServiceTimes {
+        &self.times
+    }
+
+    /// How long a refused caller should stay away: until half of what waits is done. 1 ms to 1 s.
+    pub fn pushback(&self) -> Duration {
+        let waiting = self.queued().min(100_000) as u32;
+        let half = self.times.mean() * waiting / (2 * self.threads.max(1) as u32);
+        half.clamp(Duration::from_millis(1), Duration::from_secs(1))
+    }
+}
+
+impl Drop for Executor {
+    fn drop(&mut self) {
+        self.queue.close();
+    }
+}
+
+fn work(queue: &Queue) {
+    while let Some((task, turn)) = queue.pop() {
+        if catch_unwind(AssertUnwindSafe(|| (task.run)(turn))).is_err() {
+            tracing::error!("a search task panicked outside of its shard; the thread goes on");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use canopy_common::deadline::Deadline;
+
+    use super::*;
+
+    fn task(run: impl FnOnce(Turn) + Send + 'static) -> Task {
+        let deadline = Deadline::after(Duration::from_secs(60));
+        Task { lane: Lane::Interactive, deadline, owner: 1, run: Box::new(run) }
+    }
+
+    #[test]
+    fn a_panic_does_not_cost_the_thread() {
+        let executor = Executor::start(1, 8, 8).unwrap();
+        let (done, result) = mpsc::channel();
+        executor.submit(vec![task(|_| panic!("on purpose")), task(move |turn| done.send(turn).unwrap())]);
+        assert!(matches!(result.recv_timeout(Duration::from_secs(10)), Ok(Turn::Run(_))));
+    }
+
+    #[test]
+    fn a_full_queue_refuses_within_a_millisecond() {
+        let executor = Executor::start(1, 2, 1).unwrap();
+        let (release, blocked) = mpsc::channel::<()>();
+        let (started, running) = mpsc::channel();
+        executor.submit(vec![task(move |_| {
+            started.send(()).unwrap();
+            let _released = blocked.recv();
+        })]);
+        running.recv_timeout(Duration::from_secs(10)).unwrap();
+        assert_eq!(executor.submit((0..5).map(|_| task(|_| {})).collect()), 2);
+        let start = tokio::time::Instant::now();
+        for _ in 0..100 {
+            assert_eq!(executor.submit(vec![task(|_| {})]), 0);
+        }
+        assert!(start.elapsed() < Duration::from_millis(100), "{:?} for 100 refusals", start.elapsed());
+        assert!(executor.pushback() >= Duration::from_millis(1));
+        assert_eq!(executor.remove(1), 2);
+        release.send(()).unwrap();
+    }
+
+    #[test]
+    fn what_waits_when_the_executor_closes_is_told() {
+        let executor = Executor::start(1, 8, 8).unwrap();
+        let (release, blocked) = mpsc::channel::<()>();
+        let (started, running) = mpsc::channel();
+        let (told, turns) = mpsc::channel();
+        let first = task(move |_| {
+            started.send(()).unwrap();
+            let _released = blocked.recv();
+        });
+        executor.submit(vec![first, task(move |turn| told.send(turn).unwrap())]);
+        running.recv_timeout(Duration::from_secs(10)).unwrap();
+        drop(executor);
+        release.send(()).unwrap();
+        assert_eq!(turns.recv_timeout(Duration::from_secs(10)), Ok(Turn::Closed));
+    }
+}
