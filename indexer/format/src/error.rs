@@ -68,6 +68,13 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// A failure of the file system at a path.
+    pub fn io(path: &std::path::Path, source: std::io::Error) -> Self {
+        Self::Io { path: path.display().to_string(), source }
+    }
+}
+
 /// Result of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 

@@ -2,6 +2,7 @@
 //! by the build, the leaf and the root; links no search engine, so that the root stays small.
 
 pub mod analysis;
+pub mod checksum;
 pub mod document;
 pub mod error;
 pub mod layout;
