@@ -1,2 +1,27 @@
-//! Placeholder.
-fn main() {}
+//! `canopy`: every role and every tool of the tree in one binary.
+
+use std::process::ExitCode;
+
+use canopy_cli::commands;
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let line = commands::Line::parse();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("error: the runtime can't start: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let result = runtime.block_on(commands::run(line));
+    // Threads that still search must not keep the process from ending.
+    runtime.shutdown_background();
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! The command line: one file per command, each with its arguments, its help and its `run`.
+
+pub mod config;
+pub mod corpus;
+pub mod index;
+pub mod load;
+pub mod quickstart;
+pub mod roles;
+pub mod search;
+pub mod status;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+/// The whole line.
+#[derive(Parser)]
+#[command(name = "canopy", version, about = "A web-search serving tree: build an index, serve it, query it.")]
+#[command(after_help = "First steps:  canopy quickstart        then open the address it prints.\n\
+              Help on one:  canopy index build --help")]
+pub struct Line {
+    /// The command.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// All commands.
+#[derive(Subcommand)]
+pub enum Command {
+    /// Build the bundled sample corpus, start a whole tree in one process and query it
+    Quickstart(quickstart::Args),
+    /// Query a root
+    Search(search::Args),
+    /// Create and list corpora
+    #[command(subcommand)]
+    Corpus(corpus::Command),
+    /// Build, list, inspect, verify and compare versions
+    #[command(subcommand)]
+    Index(index::Command),
+    /// Run all roles of a configuration file in one process
+    Up(roles::UpArgs),
+    /// Run one root
+    Root(roles::RoleArgs),
+    /// Run one aggregator
+    Aggregator(roles::RoleArgs),
+    /// Run one leaf
+    Leaf(roles::RoleArgs),
+    /// One screen: every node, its shards and versions, its health
+    Status(status::Args),
+    /// Load a root and measure it, open loop by default
+    Load(load::Args),
+    /// Check, print and describe the configuration
+    #[command(subcommand)]
+    Config(config::Command),
+}
+
+/// Runs a command.
+pub async fn run(line: Line) -> Result<()> {
+    match line.command {
+        Command::Quickstart(args) => quickstart::run(args).await,
+        Command::Search(args) => search::run(args).await,
+        Command::Corpus(command) => corpus::run(command).await,
+        Command::Index(command) => index::run(command).await,
+        Command::Up(args) => roles::up(args).await,
+        Command::Root(args) => roles::one(args, canopy_topology::config::Role::Root).await,
+        Command::Aggregator(args) => roles::one(args, canopy_topology::config::Role::Aggregator).await,
+        Command::Leaf(args) => roles::one(args, canopy_topology::config::Role::Leaf).await,
+        Command::Status(args) => status::run(args).await,
+        Command::Load(args) => load::run(args).await,
+        Command::Config(command) => config::run(command),
+    }
+}

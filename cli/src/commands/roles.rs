@@ -1,0 +1,110 @@
+//! `canopy up` runs all roles of a file in one process; `canopy root|aggregator|leaf` runs one.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, anyhow};
+use canopy_common::telemetry;
+use canopy_format::store::VersionStore;
+use canopy_topology::config::{NodeConfig, Role};
+
+use crate::{
+    config::{Config, Loaded},
+    tree::{Surroundings, Tree},
+};
+
+/// `canopy up`.
+#[derive(clap::Args)]
+#[command(after_help = "Example:  canopy up -c canopy.toml")]
+pub struct UpArgs {
+    /// Configuration file
+    #[arg(short, long, value_name = "FILE")]
+    config: PathBuf,
+    /// Overrides one value
+    #[arg(long, value_name = "SECTION.KEY=VALUE")]
+    set: Vec<String>,
+}
+
+/// One role.
+#[derive(clap::Args)]
+#[command(after_help = "Example:  canopy leaf -c canopy.toml --node leaf-1")]
+pub struct RoleArgs {
+    /// Configuration file
+    #[arg(short, long, value_name = "FILE")]
+    config: PathBuf,
+    /// Which node of [topology] this process is; may be left out when only one has the role
+    #[arg(long)]
+    node: Option<String>,
+    /// Overrides one value
+    #[arg(long, value_name = "SECTION.KEY=VALUE")]
+    set: Vec<String>,
+}
+
+/// Runs all nodes of the file.
+pub async fn up(args: UpArgs) -> Result<()> {
+    let config = Loaded::read(Some(&args.config), &args.set).checked()?;
+    if config.topology.nodes.is_empty() {
+        return Err(anyhow!("[topology] names no nodes; hint: see docs/operations.md for an example"));
+    }
+    serve(&config, "canopy", |_| true).await
+}
+
+/// Runs one node.
+pub async fn one(args: RoleArgs, role: Role) -> Result<()> {
+    let config = Loaded::read(Some(&args.config), &args.set).checked()?;
+    let ids: Vec<&str> = config
+        .topology
+        .nodes
+        .iter()
+        .filter(|node| node.role == role)
+        .map(|node| node.id.as_str())
+        .collect();
+    let wanted = match (&args.node, ids.as_slice()) {
+        (Some(node), ids) if ids.contains(&node.as_str()) => node.clone(),
+        (None, [only]) => (*only).to_owned(),
+        (Some(node), _) => {
+            return Err(anyhow!("no {role:?} {node:?} in [topology]; hint: it names {}", ids.join(", ")));
+        }
+        (None, ids) => {
+            return Err(anyhow!(
+                "which {role:?} is this? {} are configured; hint: --node {}",
+                ids.len(),
+                ids.first().unwrap_or(&"ID")
+            ));
+        }
+    };
+    serve(&config, &wanted, |node| node.id == wanted).await
+}
+
+async fn serve(config: &Config, service: &str, here: impl Fn(&NodeConfig) -> bool) -> Result<()> {
+    let _traces = telemetry::init(&config.telemetry, service).map_err(|e| anyhow!(e))?;
+    let store = VersionStore::open(&config.store.url, false)?;
+    let mut tree = Tree::start(config, &store, &Surroundings::real()?, here).await?;
+    for node in &tree.topology.nodes {
+        tracing::info!(node = %node.id, role = ?node.role, grpc = %node.address, http = %node.admin, "serving");
+    }
+    tokio::select! {
+        biased;
+        ended = tree.ended() => return ended,
+        signal = termination() => tracing::info!(signal = signal?, "draining"),
+    }
+    let drain = tree.drain.clone();
+    tokio::select! {
+        biased;
+        stopped = tree.stop() => stopped,
+        second = termination() => {
+            drain.abort();
+            Err(anyhow!("stopped by a second {}", second?))
+        }
+    }
+}
+
+/// Waits for SIGTERM or SIGINT.
+pub async fn termination() -> Result<&'static str> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    Ok(tokio::select! {
+        biased;
+        _ = term.recv() => "SIGTERM",
+        _ = int.recv() => "SIGINT",
+    })
+}

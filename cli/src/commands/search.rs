@@ -1,0 +1,90 @@
+//! `canopy search`: one query against a root.
+
+use std::{io::IsTerminal, time::Duration};
+
+use anyhow::{Result, anyhow};
+use canopy_common::{config::Time, net::NetIo};
+use serde_json::Value;
+
+use crate::{
+    http::{Client, encode},
+    show,
+};
+
+/// `canopy search`.
+#[derive(clap::Args)]
+#[command(after_help = "Example:  canopy search \"replication slot\" -k 3 --explain\n          \
+              canopy search \"tokio lang:en\" --param filter=host:doc.rust-lang.org --json")]
+pub struct Args {
+    /// What to look for
+    query: String,
+    /// HTTP address of a root
+    #[arg(long, default_value = "127.0.0.1:8080", value_name = "HOST:PORT")]
+    root: String,
+    /// Corpus
+    #[arg(long, default_value = "web")]
+    corpus: String,
+    /// Hits
+    #[arg(short, default_value_t = 10)]
+    k: u64,
+    /// Deadline
+    #[arg(long, default_value = "350ms")]
+    timeout: Time,
+    /// Shows how each score came about and where the hit is from
+    #[arg(long)]
+    explain: bool,
+    /// Shows the timeline of the tree
+    #[arg(long)]
+    trace: bool,
+    /// Any other parameter of the API
+    #[arg(long, value_name = "NAME=VALUE")]
+    param: Vec<String>,
+    /// Prints the answer as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs it.
+pub async fn run(args: Args) -> Result<()> {
+    let mut path = format!(
+        "/v1/{}/search?q={}&k={}&timeout_ms={}",
+        encode(&args.corpus),
+        encode(&args.query),
+        args.k,
+        args.timeout.0.as_millis()
+    );
+    for flag in [("explain", args.explain), ("trace", args.trace)] {
+        if flag.1 {
+            path.push_str(&format!("&{}=true", flag.0));
+        }
+    }
+    for param in &args.param {
+        let (name, value) = param
+            .split_once('=')
+            .ok_or_else(|| anyhow!("--param {param:?} is not NAME=VALUE; hint: --param total=exact"))?;
+        path.push_str(&format!("&{}={}", encode(name), encode(value)));
+    }
+    let client = Client::new(NetIo::tcp(), &args.root, args.timeout.0 + Duration::from_secs(2));
+    let answered = client.get(&path).await?;
+    let answer: Value = serde_json::from_slice(answered.body())
+        .map_err(|_| anyhow!("{} is no canopy root: it answered {}", args.root, answered.status()))?;
+    if args.json {
+        println!("{answer:#}");
+    }
+    if !answered.status().is_success() {
+        let error = &answer["error"];
+        return Err(anyhow!(
+            "{} ({}); hint: `canopy search --help`, or the parameter {}",
+            error["message"].as_str().unwrap_or("the root refused"),
+            error["code"].as_str().unwrap_or("no code"),
+            error["field"].as_str().unwrap_or("named in the message"),
+        ));
+    }
+    if !args.json {
+        print!("{}", show::answer(&answer, std::io::stdout().is_terminal()));
+        if args.trace {
+            println!("\n{:#}", answer["trace"]);
+        }
+    }
+    Ok(())
+}

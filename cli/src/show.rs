@@ -1,0 +1,119 @@
+//! What people read on a terminal: an answer as a short list, numbers in their units. Control characters of documents
+//! never reach the terminal.
+
+use serde_json::Value;
+
+/// Text without control characters.
+pub fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+/// Bytes in a unit that fits.
+pub fn bytes(n: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = n as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 { format!("{n} B") } else { format!("{value:.1} {}", UNITS[unit]) }
+}
+
+/// A number with thousands separated.
+pub fn count(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// The snippet's escaped HTML as terminal text: `<b>` becomes bold when `colour`.
+pub fn snippet(html: &str, colour: bool) -> String {
+    let (open, close) = if colour { ("\x1b[1m", "\x1b[0m") } else { ("", "") };
+    plain(html)
+        .replace("<b>", open)
+        .replace("</b>", close)
+        .replace("&lt;", "<")
+        .replace("&gt;", ">")
+        .replace("&quot;", "\"")
+        .replace("&#39;", "'")
+        .replace("&#x27;", "'")
+        .replace("&amp;", "&")
+}
+
+/// An answer of the search API.
+pub fn answer(answer: &Value, colour: bool) -> String {
+    let text = |value: &Value| plain(value.as_str().unwrap_or(""));
+    let number = |value: &Value| value.as_str().and_then(|s| s.parse().ok()).or(value.as_u64()).unwrap_or(0);
+    let mut out = String::new();
+    let total = &answer["total"];
+    let relation = if total["relation"] == "gte" { "at least " } else { "" };
+    let coverage = &answer["coverage"];
+    out.push_str(&format!(
+        "{relation}{} results in {:.1} ms, {} of {} shards answered, {} of {} documents searched\n",
+        count(number(&total["value"])),
+        answer["took_ms"].as_f64().unwrap_or(0.0),
+        coverage["shards"]["answered"],
+        coverage["shards"]["total"],
+        count(number(&coverage["documents"]["searched"])),
+        count(number(&coverage["documents"]["total"])),
+    ));
+    for warning in answer["warnings"].as_array().into_iter().flatten() {
+        out.push_str(&format!("note: {}\n", text(&warning["message"])));
+    }
+    let degraded: Vec<String> = answer["degraded"].as_array().into_iter().flatten().map(text).collect();
+    if !degraded.is_empty() {
+        out.push_str(&format!("degraded: {}\n", degraded.join(", ")));
+    }
+    for missing in coverage["missing"].as_array().into_iter().flatten() {
+        out.push_str(&format!(
+            "missing: {} {} ({})\n",
+            text(&missing["shard"]),
+            text(&missing["outcome"]),
+            text(&missing["reason"])
+        ));
+    }
+    for (i, hit) in answer["hits"].as_array().into_iter().flatten().enumerate() {
+        out.push_str(&format!(
+            "\n{:2}. {}\n    {}   score {:.3}  {} v{}\n",
+            i + 1,
+            text(&hit["title"]),
+            text(&hit["key"]),
+            hit["score"].as_f64().unwrap_or(0.0),
+            text(&hit["shard"]),
+            number(&hit["version"]),
+        ));
+        let line = snippet(hit["snippet"].as_str().unwrap_or(""), colour);
+        if !line.is_empty() {
+            out.push_str(&format!("    {line}\n"));
+        }
+        if !hit["explain"].is_null() {
+            out.push_str(&format!("    {}\n", hit["explain"]));
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documents_cannot_move_the_cursor() {
+        assert_eq!(plain("a\x1b[2Jb\n"), "a [2Jb ");
+        assert_eq!(snippet("&lt;b&gt; <b>x</b>", false), "<b> x");
+    }
+
+    #[test]
+    fn numbers_read_well() {
+        assert_eq!(count(1_234_567), "1,234,567");
+        assert_eq!(bytes(1536), "1.5 KiB");
+        assert_eq!(bytes(12), "12 B");
+    }
+}
