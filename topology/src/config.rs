@@ -1,7 +1,19 @@
 //! `[topology]` of the configuration: nodes and placements by hand, for set-ups without the topology service. It
 //! makes one routing snapshot, epoch 1.
+//!
+//! A typing error here would send queries to a process that does not hold the shard, so everything that can be checked
+//! without asking anyone is checked at start, and all problems are listed at once, each with the key it stands at.
 
+use std::collections::BTreeMap;
+
+use canopy_common::{
+    config::Section,
+    ids::{ShardId, valid_name},
+};
 use serde::{Deserialize, Serialize};
+
+/// Most shards of one group; part of the layout's contract.
+const MAX_SHARDS_PER_GROUP: u32 = 1024;
 
 /// The section.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -23,6 +35,17 @@ pub enum Role {
     Aggregator,
     /// Searches shards.
     Leaf,
+}
+
+impl Role {
+    /// The word in the configuration.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Root => "root",
+            Self::Aggregator => "aggregator",
+            Self::Leaf => "leaf",
+        }
+    }
 }
 
 /// A process.
@@ -57,3 +80,131 @@ pub struct Placement {
     #[serde(default)]
     pub version: u64,
 }
+
+impl Section for TopologyConfig {
+    const NAME: &'static str = "topology";
+    const DOCS: &'static [(&'static str, &'static str)] = &[
+        ("nodes", "processes of the tree: id, role (root, aggregator, leaf), address, admin, zone"),
+        ("placements", "which leaves hold which shards: corpus, shards, replicas, version (0: the newest)"),
+    ];
+
+    fn problems(&self) -> Vec<(String, String)> {
+        let mut check = Check::default();
+        for (index, node) in self.nodes.iter().enumerate() {
+            check.node(index, node);
+        }
+        for (index, placement) in self.placements.iter().enumerate() {
+            check.placement(index, placement);
+        }
+        check.problems
+    }
+}
+
+/// Whether `text` is `host:port` with a port that can be dialled.
+fn dialable(text: &str) -> bool {
+    text.rsplit_once(':').is_some_and(|(host, port)| {
+        let host_ok = !host.is_empty() && !host.contains(|c: char| c.is_whitespace() || c == '/');
+        host_ok && port.parse::<u16>().is_ok_and(|port| port > 0)
+    })
+}
+
+/// What is known so far, and what is wrong.
+#[derive(Default)]
+struct Check<'a> {
+    roles: BTreeMap<&'a str, Role>,
+    addresses: BTreeMap<&'a str, &'a str>,
+    placed: BTreeMap<(&'a str, String), usize>,
+    versions: BTreeMap<&'a str, u64>,
+    problems: Vec<(String, String)>,
+}
+
+impl<'a> Check<'a> {
+    fn wrong(&mut self, key: impl Into<String>, reason: impl Into<String>) {
+        self.problems.push((key.into(), reason.into()));
+    }
+
+    fn node(&mut self, index: usize, node: &'a NodeConfig) {
+        let key = |field: &str| format!("nodes[{index}].{field}");
+        if !valid_name(&node.id) {
+            self.wrong(key("id"), format!("{:?} is not a name; use a-z, 0-9, - and _", node.id));
+        }
+        if self.roles.insert(&node.id, node.role).is_some() {
+            self.wrong(key("id"), format!("{:?} is the id of another node too", node.id));
+        }
+        if !node.zone.is_empty() && !valid_name(&node.zone) {
+            self.wrong(key("zone"), format!("{:?} is not a name; use a-z, 0-9, - and _", node.zone));
+        }
+        self.address(key("address"), &node.id, &node.address);
+        if !node.admin.is_empty() {
+            self.address(key("admin"), &node.id, &node.admin);
+        }
+    }
+
+    fn address(&mut self, key: String, id: &'a str, address: &'a str) {
+        if !dialable(address) {
+            self.wrong(key, format!("{address:?} is not host:port with a port of 1 to 65535"));
+        } else if let Some(other) = self.addresses.insert(address, id) {
+            self.wrong(key, format!("{address} is used by node {other:?} too"));
+        }
+    }
+
+    fn placement(&mut self, index: usize, placement: &'a Placement) {
+        let key = |field: &str| format!("placements[{index}].{field}");
+        if !valid_name(&placement.corpus) {
+            self.wrong(key("corpus"), format!("{:?} is not a name; use a-z, 0-9, - and _", placement.corpus));
+        }
+        if placement.shards.is_empty() {
+            self.wrong(key("shards"), "no shard is named; write such as [\"main/0\"]");
+        }
+        for (at, shard) in placement.shards.iter().enumerate() {
+            self.shard(index, format!("{}[{at}]", key("shards")), &placement.corpus, shard);
+        }
+        if placement.replicas.is_empty() {
+            self.wrong(key("replicas"), "no leaf is named; a shard needs at least one replica");
+        }
+        for (at, leaf) in placement.replicas.iter().enumerate() {
+            let key = format!("{}[{at}]", key("replicas"));
+            if placement.replicas[..at].contains(leaf) {
+                self.wrong(&key, format!("{leaf:?} is named twice; a leaf holds a shard once"));
+            }
+            match self.roles.get(leaf.as_str()) {
+                Some(Role::Leaf) => {}
+                Some(role) => {
+                    self.wrong(&key, format!("{leaf:?} is a node of role {}, not a leaf", role.as_str()))
+                }
+                None => self.wrong(&key, format!("there is no node {leaf:?}; add it to nodes")),
+            }
+        }
+        let version = *self.versions.entry(&placement.corpus).or_insert(placement.version);
+        if version != placement.version {
+            let reason = format!(
+                "corpus {:?} has version {version} elsewhere; one corpus serves one",
+                placement.corpus
+            );
+            self.wrong(key("version"), reason);
+        }
+    }
+
+    fn shard(&mut self, index: usize, key: String, corpus: &'a str, name: &str) {
+        match name.parse::<ShardId>() {
+            Err(error) => self.wrong(key, error.to_string()),
+            Ok(shard) if shard.number >= MAX_SHARDS_PER_GROUP => {
+                self.wrong(
+                    key,
+                    format!("{name} is out of range; a group has at most {MAX_SHARDS_PER_GROUP} shards"),
+                );
+            }
+            Ok(shard) => {
+                if let Some(other) = self.placed.insert((corpus, shard.to_string()), index) {
+                    self.wrong(
+                        key,
+                        format!("{name} is placed in placements[{other}] already; merge the two"),
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

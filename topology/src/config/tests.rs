@@ -1,0 +1,76 @@
+//! Every problem of a topology written by hand is found, named by its key, in one go.
+
+use super::*;
+
+pub(crate) fn node(id: &str, role: Role, port: u16) -> NodeConfig {
+    let address = format!("127.0.0.1:{port}");
+    NodeConfig { id: id.into(), role, address, admin: String::new(), zone: String::new() }
+}
+
+pub(crate) fn placement(shards: &[&str], replicas: &[&str]) -> Placement {
+    let names = |list: &[&str]| list.iter().map(ToString::to_string).collect();
+    Placement { corpus: "web".into(), shards: names(shards), replicas: names(replicas), version: 0 }
+}
+
+fn sound() -> TopologyConfig {
+    TopologyConfig {
+        nodes: vec![
+            node("root", Role::Root, 7000),
+            node("agg-1", Role::Aggregator, 7001),
+            node("leaf-1", Role::Leaf, 7002),
+            node("leaf-2", Role::Leaf, 7003),
+        ],
+        placements: vec![
+            placement(&["main/0", "main/1"], &["leaf-1", "leaf-2"]),
+            placement(&["news/0"], &["leaf-2"]),
+        ],
+    }
+}
+
+#[test]
+fn a_sound_topology_has_no_problems() {
+    assert_eq!(sound().problems(), []);
+    assert_eq!(TopologyConfig::default().problems(), []);
+}
+
+#[test]
+fn each_problem_is_found_under_its_key() {
+    type Case = (fn(&mut TopologyConfig), &'static str, &'static str);
+    let cases: &[Case] = &[
+        (|t| t.nodes[0].id = "Root!".into(), "nodes[0].id", "not a name"),
+        (|t| t.nodes[3].id = "leaf-1".into(), "nodes[3].id", "another node"),
+        (|t| t.nodes[0].zone = "Zone A".into(), "nodes[0].zone", "not a name"),
+        (|t| t.nodes[1].address = "here".into(), "nodes[1].address", "host:port"),
+        (|t| t.nodes[1].address = "host:0".into(), "nodes[1].address", "1 to 65535"),
+        (|t| t.nodes[1].address = "http://h:1/x:7".into(), "nodes[1].address", "host:port"),
+        (|t| t.nodes[1].address = "127.0.0.1:7000".into(), "nodes[1].address", "\"root\" too"),
+        (|t| t.nodes[1].admin = "127.0.0.1:7003".into(), "nodes[3].address", "\"agg-1\" too"),
+        (|t| t.placements[0].corpus = "W b".into(), "placements[0].corpus", "not a name"),
+        (|t| t.placements[0].shards.clear(), "placements[0].shards", "no shard"),
+        (|t| t.placements[0].shards[1] = "main".into(), "placements[0].shards[1]", "GROUP/NUMBER"),
+        (|t| t.placements[0].shards[1] = "main/1024".into(), "placements[0].shards[1]", "at most 1024"),
+        (|t| t.placements[0].shards[1] = "main/0".into(), "placements[0].shards[1]", "already"),
+        (|t| t.placements[1].shards[0] = "main/1".into(), "placements[1].shards[0]", "placements[0] already"),
+        (|t| t.placements[1].replicas.clear(), "placements[1].replicas", "at least one"),
+        (|t| t.placements[1].replicas[0] = "leaf-9".into(), "placements[1].replicas[0]", "no node"),
+        (|t| t.placements[1].replicas[0] = "agg-1".into(), "placements[1].replicas[0]", "role aggregator"),
+        (|t| t.placements[0].replicas[1] = "leaf-1".into(), "placements[0].replicas[1]", "twice"),
+        (|t| t.placements[1].version = 7, "placements[1].version", "has version 0 elsewhere"),
+    ];
+    for (damage, key, words) in cases {
+        let mut topology = sound();
+        damage(&mut topology);
+        let problems = topology.problems();
+        let found = problems.iter().any(|(at, reason)| at == key && reason.contains(words));
+        assert!(found, "{key} {words:?} not in {problems:?}");
+    }
+}
+
+#[test]
+fn all_problems_are_listed_at_once() {
+    let mut topology = sound();
+    topology.nodes[0].address = String::new();
+    topology.placements[0].replicas = vec!["nobody".into(), "nobody".into()];
+    topology.placements[1].shards.clear();
+    assert_eq!(topology.problems().len(), 5, "{:?}", topology.problems());
+}
