@@ -170,7 +170,7 @@ impl<'a> Check<'a> {
             match self.roles.get(leaf.as_str()) {
                 Some(Role::Leaf) => {}
                 Some(role) => {
-                    self.wrong(&key, format!("{leaf:?} is a node of role {}, not a leaf", role.as_str()))
+                    self.wrong(&key, format!("{leaf:?} is a node of role {}, not a leaf", role.as_str()));
                 }
                 None => self.wrong(&key, format!("there is no node {leaf:?}; add it to nodes")),
             }
