@@ -1,12 +1,22 @@
 //! A version's table of contents, written last: a version is visible only through it. Everything else is checked
 //! against it (length, BLAKE3) before use. JSON at `corpora/NAME/versions/0000001742/manifest.json`.
+//!
+//! A manifest is read by builds older and newer than its writer, so its format number is read before anything else.
+//! Then its parts must agree with each other (documents, tokens, languages, layouts, paths): a leaf that trusts one
+//! wrong number reports a wrong coverage for as long as the version lives.
+
+mod check;
 
 use std::collections::BTreeMap;
 
 use canopy_common::ids::{ShardId, Version};
 use serde::{Deserialize, Serialize};
 
-use crate::{error::Result, layout::Layout, schema::Schema};
+use crate::{
+    error::{Error, Result},
+    layout::Layout,
+    schema::Schema,
+};
 
 /// Newest manifest format this build reads and writes.
 pub const FORMAT: u32 = 1;
@@ -108,14 +118,40 @@ pub struct BuildCounts {
 }
 
 impl Manifest {
-    /// Reads a manifest; a newer format, another corpus or inconsistent counts are refused by name.
-    pub fn from_json(_bytes: &[u8], _path: &str) -> Result<Self> {
-        todo!()
+    /// Reads a manifest; a newer format, missing parts or counts that do not agree are refused by name. `path` is
+    /// its place in the store, for messages.
+    pub fn from_json(bytes: &[u8], path: &str) -> Result<Self> {
+        let damaged = |reason: String| Error::Damaged { file: path.to_owned(), reason };
+        let Format { format } = serde_json::from_slice(bytes)
+            .map_err(|error| damaged(format!("it is not a manifest: {error}")))?;
+        if format > FORMAT {
+            return Err(Error::NewerFormat { file: path.to_owned(), found: format, known: FORMAT });
+        }
+        if format == 0 {
+            return Err(damaged("format 0 does not exist".into()));
+        }
+        let manifest: Self = serde_json::from_slice(bytes).map_err(|error| damaged(error.to_string()))?;
+        manifest.check().map_err(damaged)?;
+        Ok(manifest)
     }
 
     /// As written to the store (pretty, stable order).
     pub fn to_json(&self) -> Vec<u8> {
-        todo!()
+        // Writing this type to memory cannot fail: all keys are strings or integers. Should it ever, the empty text is
+        // refused by every reader.
+        let mut json = serde_json::to_vec_pretty(self).unwrap_or_default();
+        json.push(b'\n');
+        json
+    }
+
+    /// Whether the parts agree with each other; else the first contradiction, in words.
+    pub fn check(&self) -> std::result::Result<(), String> {
+        check::manifest(self)
+    }
+
+    /// The files of the version, the statistics first, then by shard.
+    pub fn files(&self) -> impl Iterator<Item = &FileEntry> {
+        std::iter::once(&self.statistics.file).chain(self.shards.iter().flat_map(|shard| &shard.files))
     }
 
     /// Documents of all shards.
@@ -133,3 +169,20 @@ impl Manifest {
         format!("shards/{}-{:04}", shard.group, shard.number)
     }
 }
+
+/// The only part of a manifest that every build understands.
+#[derive(Deserialize)]
+struct Format {
+    format: u32,
+}
+
+/// Whether a path may name a file of a version: relative, components of `a-z A-Z 0-9 . - _`, none of them `..`.
+pub fn valid_path(path: &str) -> bool {
+    let letter = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
+    let part =
+        |part: &str| !part.is_empty() && !part.bytes().all(|byte| byte == b'.') && part.bytes().all(letter);
+    path.len() <= 512 && path.split('/').all(part)
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

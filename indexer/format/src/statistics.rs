@@ -8,6 +8,9 @@ use canopy_common::deadline::Deadline;
 
 use crate::{error::Result, manifest::StatisticsEntry};
 
+/// Path of the file below a version's directory.
+pub const FILE: &str = "statistics/terms.fst";
+
 /// Statistics of one version, opened and verified. Cheap to share by `Arc`.
 pub struct Statistics {
     entry: StatisticsEntry,

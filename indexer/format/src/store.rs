@@ -3,18 +3,35 @@
 //!
 //! Layout: `corpora/NAME/corpus.json`, `corpora/NAME/versions/0000001742/{claim, statistics/…, shards/main-0003/…,
 //! manifest.json}`.
+//!
+//! Two builds that end at the same time must not share a number, and a build that dies half-way must never be seen.
+//! Hence the rule: only create-only writes decide (the claim, the manifest), nothing is decided by listing; what was
+//! left behind by a dead build is a directory without a manifest, which readers skip. On a local directory every
+//! write is synced before it returns. Every name is checked before it becomes a path.
+
+mod address;
+mod files;
 
 use std::{path::PathBuf, sync::Arc};
 
-use canopy_common::ids::Version;
-use object_store::ObjectStore;
+use canopy_common::ids::{Version, valid_name};
+use object_store::{
+    Error as StoreError, ObjectStore, ObjectStoreExt, PutMode, PutPayload, local::LocalFileSystem, path::Path,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    error::Result,
-    manifest::{FileEntry, Manifest},
+    error::{Error, Result},
+    manifest::Manifest,
     schema::Schema,
 };
+
+/// Most log partitions of a corpus.
+pub const MAX_PARTITIONS: u32 = 1024;
+/// Largest corpus file or manifest that is read, bytes.
+const MAX_JSON: u64 = 256 << 20;
+/// Numbers tried by one claim while other builds claim too.
+const CLAIM_TRIES: u64 = 1000;
 
 /// What a corpus is, fixed at `corpus create`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -51,8 +68,22 @@ pub struct VersionStore {
 impl VersionStore {
     /// Opens `file:///dir`, a plain directory path, or (later) `s3://bucket/prefix`. The directory is created when
     /// `create`, else it must exist.
-    pub fn open(_url: &str, _create: bool) -> Result<Self> {
-        todo!()
+    pub fn open(url: &str, create: bool) -> Result<Self> {
+        let path = address::directory(url)?;
+        if create {
+            std::fs::create_dir_all(&path).map_err(|source| Error::io(&path, source))?;
+        }
+        let path = path.canonicalize().map_err(|source| Error::io(&path, source))?;
+        if !path.is_dir() {
+            return Err(Error::Invalid { field: "store", reason: format!("{url} is not a directory") });
+        }
+        let objects = LocalFileSystem::new_with_prefix(&path)?.with_fsync(true);
+        Ok(Self { objects: Arc::new(objects), local: Some(path) })
+    }
+
+    /// A store over any object store; nothing of it is mapped in place.
+    pub fn remote(objects: Arc<dyn ObjectStore>) -> Self {
+        Self { objects, local: None }
     }
 
     /// The directory, when the store is local: leaves map files in place.
@@ -66,60 +97,103 @@ impl VersionStore {
     }
 
     /// Creates a corpus; refuses one that exists.
-    pub async fn create_corpus(&self, _corpus: &Corpus) -> Result<()> {
-        todo!()
+    pub async fn create_corpus(&self, corpus: &Corpus) -> Result<()> {
+        check_corpus(&corpus.name)?;
+        corpus.schema.check()?;
+        if !(1..=MAX_PARTITIONS).contains(&corpus.partitions) {
+            let reason = format!("{} is not within 1 to {MAX_PARTITIONS}", corpus.partitions);
+            return Err(Error::Invalid { field: "partitions", reason });
+        }
+        self.create(&corpus_file(&corpus.name), json(corpus), &format!("corpus {}", corpus.name)).await
     }
 
     /// Replaces a corpus' schema for the next build.
-    pub async fn set_schema(&self, _name: &str, _schema: Schema) -> Result<()> {
-        todo!()
+    pub async fn set_schema(&self, name: &str, schema: Schema) -> Result<()> {
+        schema.check()?;
+        let corpus = Corpus { schema, ..self.corpus(name).await? };
+        self.objects.put(&corpus_file(name), json(&corpus)).await?;
+        Ok(())
     }
 
     /// A corpus by name.
-    pub async fn corpus(&self, _name: &str) -> Result<Corpus> {
-        todo!()
+    pub async fn corpus(&self, name: &str) -> Result<Corpus> {
+        check_corpus(name)?;
+        let path = corpus_file(name);
+        let bytes = self.read(&path).await?.ok_or_else(|| Error::NoCorpus(name.to_owned()))?;
+        let damaged = |reason| Error::Damaged { file: path.to_string(), reason };
+        let corpus: Corpus = serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
+        if corpus.name != name {
+            return Err(damaged(format!("it is the file of corpus {:?}", corpus.name)));
+        }
+        corpus.schema.check().map_err(|error| damaged(error.to_string()))?;
+        Ok(corpus)
     }
 
     /// All corpora, by name.
     pub async fn corpora(&self) -> Result<Vec<Corpus>> {
-        todo!()
+        let mut corpora = Vec::new();
+        for name in self.directories(&Path::from("corpora")).await? {
+            if !valid_name(&name) {
+                continue;
+            }
+            match self.corpus(&name).await {
+                Ok(corpus) => corpora.push(corpus),
+                Err(Error::NoCorpus(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        corpora.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(corpora)
     }
 
-    /// Claims the next version number.
-    pub async fn claim(&self, _corpus: &str) -> Result<Version> {
-        todo!()
+    /// Claims the next version number: above every number in use, complete or not.
+    pub async fn claim(&self, corpus: &str) -> Result<Version> {
+        self.corpus(corpus).await?;
+        let newest = self.numbers(corpus).await?.last().map_or(0, |version| version.0);
+        for number in (1..=CLAIM_TRIES).filter_map(|step| newest.checked_add(step)) {
+            let version = Version(number);
+            match self.create(&object(corpus, version, "claim"), "claimed\n".into(), "").await {
+                Ok(()) => return Ok(version),
+                Err(Error::Exists(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let reason = format!("no number above v{newest} is free; are other builds claiming without end?");
+        Err(Error::Invalid { field: "version", reason })
     }
 
     /// Complete versions, oldest first.
-    pub async fn versions(&self, _corpus: &str) -> Result<Vec<Version>> {
-        todo!()
+    pub async fn versions(&self, corpus: &str) -> Result<Vec<Version>> {
+        self.corpus(corpus).await?;
+        let mut complete = Vec::new();
+        for version in self.numbers(corpus).await? {
+            if self.size(&object(corpus, version, MANIFEST)).await?.is_some() {
+                complete.push(version);
+            }
+        }
+        Ok(complete)
     }
 
     /// The manifest of a version.
-    pub async fn manifest(&self, _corpus: &str, _version: Version) -> Result<Manifest> {
-        todo!()
+    pub async fn manifest(&self, corpus: &str, version: Version) -> Result<Manifest> {
+        check_corpus(corpus)?;
+        let path = object(corpus, version, MANIFEST);
+        let Some(bytes) = self.read(&path).await? else {
+            self.corpus(corpus).await?;
+            return Err(Error::NoVersion { corpus: corpus.to_owned(), version });
+        };
+        let manifest = Manifest::from_json(&bytes, path.as_ref())?;
+        if manifest.corpus != corpus || manifest.version != version {
+            let reason = format!("it is the manifest of {} {}", manifest.corpus, manifest.version);
+            return Err(Error::Damaged { file: path.to_string(), reason });
+        }
+        Ok(manifest)
     }
 
     /// The newest complete version's manifest.
-    pub async fn latest(&self, _corpus: &str) -> Result<Manifest> {
-        todo!()
-    }
-
-    /// Uploads a local file to a path below the version; returns its entry (length and BLAKE3 of what was sent). On a
-    /// local store the file is moved or hard-linked.
-    pub async fn put_file(
-        &self,
-        _corpus: &str,
-        _version: Version,
-        _path: &str,
-        _file: &std::path::Path,
-    ) -> Result<FileEntry> {
-        todo!()
-    }
-
-    /// Makes the version visible: writes the manifest, create-only.
-    pub async fn publish(&self, _manifest: &Manifest) -> Result<()> {
-        todo!()
+    pub async fn latest(&self, corpus: &str) -> Result<Manifest> {
+        let newest = self.versions(corpus).await?.pop();
+        self.manifest(corpus, newest.ok_or_else(|| Error::NoVersionYet(corpus.to_owned()))?).await
     }
 
     /// Local directory of a version, `None` for a remote store.
@@ -133,13 +207,80 @@ impl VersionStore {
         format!("corpora/{corpus}/versions/{:010}", version.0)
     }
 
-    /// Re-reads every file of a version and compares length and BLAKE3; the damaged ones. `progress(bytes)` is called
-    /// as it goes.
-    pub async fn verify(
-        &self,
-        _manifest: &Manifest,
-        _progress: &(dyn Fn(u64) + Sync),
-    ) -> Result<Vec<FileEntry>> {
-        todo!()
+    /// Numbers with a directory, ascending.
+    async fn numbers(&self, corpus: &str) -> Result<Vec<Version>> {
+        let names = self.directories(&Path::from(format!("corpora/{corpus}/versions"))).await?;
+        let digits = |name: &String| name.len() >= 10 && name.bytes().all(|byte| byte.is_ascii_digit());
+        let mut numbers: Vec<_> = names
+            .iter()
+            .filter(|name| digits(name))
+            .filter_map(|name| name.parse().ok())
+            .map(Version)
+            .collect();
+        numbers.sort_unstable();
+        Ok(numbers)
+    }
+
+    async fn directories(&self, path: &Path) -> Result<Vec<String>> {
+        let listed = self.objects.list_with_delimiter(Some(path)).await?;
+        Ok(listed.common_prefixes.iter().filter_map(|path| path.filename()).map(str::to_owned).collect())
+    }
+
+    /// Length of an object, `None` when there is none.
+    async fn size(&self, path: &Path) -> Result<Option<u64>> {
+        match self.objects.head(path).await {
+            Ok(found) => Ok(Some(found.size)),
+            Err(StoreError::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// A small object, `None` when there is none.
+    async fn read(&self, path: &Path) -> Result<Option<bytes::Bytes>> {
+        match self.objects.get(path).await {
+            Ok(found) if found.meta.size > MAX_JSON => Err(Error::Damaged {
+                file: path.to_string(),
+                reason: format!("{} bytes are more than the {MAX_JSON} it may have", found.meta.size),
+            }),
+            Ok(found) => Ok(Some(found.bytes().await?)),
+            Err(StoreError::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Writes an object that must not exist; `what` names it in the error.
+    async fn create(&self, path: &Path, payload: PutPayload, what: &str) -> Result<()> {
+        match self.objects.put_opts(path, payload, PutMode::Create.into()).await {
+            Ok(_) => Ok(()),
+            Err(StoreError::AlreadyExists { .. }) => Err(Error::Exists(what.to_owned())),
+            Err(error) => Err(error.into()),
+        }
     }
 }
+
+const MANIFEST: &str = "manifest.json";
+
+fn corpus_file(name: &str) -> Path {
+    Path::from(format!("corpora/{name}/corpus.json"))
+}
+
+/// An object of a version; the names were checked.
+fn object(corpus: &str, version: Version, path: &str) -> Path {
+    Path::from(format!("{}/{path}", VersionStore::version_path(corpus, version)))
+}
+
+fn check_corpus(name: &str) -> Result<()> {
+    if valid_name(name) {
+        return Ok(());
+    }
+    let name: String = name.chars().take(80).collect();
+    Err(Error::Invalid { field: "corpus", reason: format!("{name:?} must be 1 to 64 of a-z, 0-9, - and _") })
+}
+
+fn json(corpus: &Corpus) -> PutPayload {
+    // A corpus has string keys only: writing it to memory cannot fail, and readers refuse an empty file.
+    serde_json::to_vec_pretty(corpus).unwrap_or_default().into()
+}
+
+#[cfg(test)]
+mod tests;

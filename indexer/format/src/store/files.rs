@@ -1,0 +1,216 @@
+//! The files of a version: put below its directory, published by the manifest, re-read by `verify`. Files are hashed
+//! as they pass, in blocks, so that a file of any size takes the same memory.
+
+use std::{
+    fs::{self, File},
+    io::{self, Read},
+    path::{Path as FilePath, PathBuf},
+};
+
+use canopy_common::ids::Version;
+use object_store::{ObjectStoreExt, PutPayload, WriteMultipart, path::Path};
+
+use super::{MANIFEST, VersionStore, check_corpus, object};
+use crate::{
+    checksum::{BLOCK, Checksum, Hashing},
+    error::{Error, Result},
+    manifest::{FileEntry, Manifest, valid_path},
+};
+
+/// Bytes that `verify` reads at a time, and of one part of an upload.
+const PART: u64 = 8 << 20;
+
+impl VersionStore {
+    /// Uploads a local file to a path below the version; returns its entry (length and BLAKE3 of what was sent). On a
+    /// local store the file is moved. An unpublished file may be put again; a published version never changes.
+    pub async fn put_file(
+        &self,
+        corpus: &str,
+        version: Version,
+        path: &str,
+        file: &FilePath,
+    ) -> Result<FileEntry> {
+        check_corpus(corpus)?;
+        if !valid_path(path) || matches!(path, MANIFEST | "claim") {
+            return Err(Error::Invalid {
+                field: "path",
+                reason: format!("{path:?} cannot be a file of a version"),
+            });
+        }
+        if self.size(&object(corpus, version, MANIFEST)).await?.is_some() {
+            return Err(Error::Exists(format!("{corpus} {version}")));
+        }
+        let Some(directory) = self.version_dir(corpus, version) else {
+            return self.upload(&object(corpus, version, path), path, file).await;
+        };
+        let (file, path) = (file.to_owned(), path.to_owned());
+        blocking(move || take_in(&file, &directory.join(&path), &path)).await
+    }
+
+    /// Makes the version visible: writes the manifest, create-only. The version must have been claimed, and all of its
+    /// files must be in place with the lengths that the manifest says.
+    pub async fn publish(&self, manifest: &Manifest) -> Result<()> {
+        let (corpus, version) = (manifest.corpus.as_str(), manifest.version);
+        let path = object(corpus, version, MANIFEST);
+        let json = manifest.to_json();
+        Manifest::from_json(&json, path.as_ref())?;
+        if self.size(&object(corpus, version, "claim")).await?.is_none() {
+            let reason = format!("{version} was never claimed; a build claims its number first");
+            return Err(Error::Invalid { field: "version", reason });
+        }
+        for file in manifest.files() {
+            let reason = match self.size(&object(corpus, version, &file.path)).await? {
+                Some(bytes) if bytes == file.bytes => continue,
+                Some(bytes) => format!("it has {bytes} bytes, the manifest says {}", file.bytes),
+                None => "it is missing".into(),
+            };
+            return Err(Error::Damaged { file: file.path.clone(), reason });
+        }
+        self.create(&path, PutPayload::from(json), &format!("{corpus} {version}")).await
+    }
+
+    /// Re-reads every file of a version and compares length and BLAKE3; the damaged ones. `progress(bytes)` is called
+    /// as it goes.
+    pub async fn verify(
+        &self,
+        manifest: &Manifest,
+        progress: &(dyn Fn(u64) + Sync),
+    ) -> Result<Vec<FileEntry>> {
+        check_corpus(&manifest.corpus)?;
+        let mut damaged = Vec::new();
+        for file in manifest.files() {
+            let path = object(&manifest.corpus, manifest.version, &file.path);
+            if !self.intact(file, &path, progress).await? {
+                damaged.push(file.clone());
+            }
+        }
+        Ok(damaged)
+    }
+
+    async fn intact(&self, file: &FileEntry, path: &Path, progress: &(dyn Fn(u64) + Sync)) -> Result<bool> {
+        if self.size(path).await? != Some(file.bytes) {
+            return Ok(false);
+        }
+        let mut checksum = Checksum::default();
+        let mut start = 0;
+        while start < file.bytes {
+            let end = file.bytes.min(start + PART);
+            let bytes = self.objects.get_range(path, start..end).await?;
+            if bytes.is_empty() {
+                return Ok(false);
+            }
+            start += bytes.len() as u64;
+            progress(bytes.len() as u64);
+            checksum = blocking(move || {
+                checksum.update(&bytes);
+                Ok(checksum)
+            })
+            .await?;
+        }
+        Ok(file.check(&checksum.entry(&file.path)).is_ok())
+    }
+
+    /// Sends a file in parts to a remote store.
+    async fn upload(&self, to: &Path, name: &str, file: &FilePath) -> Result<FileEntry> {
+        let mut upload =
+            WriteMultipart::new_with_chunk_size(self.objects.put_multipart(to).await?, PART as usize);
+        match send(&mut upload, file).await {
+            Ok(checksum) => {
+                upload.finish().await?;
+                Ok(checksum.entry(name))
+            }
+            Err(error) => {
+                upload.abort().await?;
+                Err(error)
+            }
+        }
+    }
+}
+
+async fn send(upload: &mut WriteMultipart, path: &FilePath) -> Result<Checksum> {
+    let owned = path.to_owned();
+    let mut file = blocking(move || File::open(&owned).map_err(|source| Error::io(&owned, source))).await?;
+    let mut checksum = Checksum::default();
+    loop {
+        upload.wait_for_capacity(4).await?;
+        let owned = path.to_owned();
+        let read = move || {
+            let mut block = Vec::with_capacity(BLOCK);
+            let read = (&mut file).take(BLOCK as u64).read_to_end(&mut block);
+            read.map_err(|source| Error::io(&owned, source))?;
+            checksum.update(&block);
+            Ok((file, checksum, block))
+        };
+        let block;
+        (file, checksum, block) = blocking(read).await?;
+        if block.is_empty() {
+            return Ok(checksum);
+        }
+        upload.put(block.into());
+    }
+}
+
+/// Moves a file into the store's directory; copies it when it lies on another file system.
+fn take_in(file: &FilePath, to: &FilePath, name: &str) -> Result<FileEntry> {
+    let directory = to.parent().unwrap_or(to).to_owned();
+    fs::create_dir_all(&directory).map_err(|source| Error::io(&directory, source))?;
+    let entry = FileEntry::of_file(file, name)?;
+    File::open(file).and_then(|file| file.sync_all()).map_err(|source| Error::io(file, source))?;
+    let entry = match fs::rename(file, to) {
+        Ok(()) => entry,
+        Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
+            let entry = copy(file, to, name)?;
+            fs::remove_file(file).map_err(|source| Error::io(file, source))?;
+            entry
+        }
+        Err(error) => return Err(Error::io(to, error)),
+    };
+    sync_up(&directory)?;
+    Ok(entry)
+}
+
+/// Copies through a temporary name, so that a crash leaves no half file under the right one.
+fn copy(file: &FilePath, to: &FilePath, name: &str) -> Result<FileEntry> {
+    let part = PathBuf::from(format!("{}.part", to.display()));
+    let copied = File::open(file).and_then(|mut source| {
+        let mut target = Hashing::new(File::create(&part)?);
+        io::copy(&mut source, &mut target)?;
+        let (target, checksum) = target.into_parts();
+        target.sync_all()?;
+        fs::rename(&part, to)?;
+        Ok(checksum.entry(name))
+    });
+    copied.map_err(|source| {
+        let _ = fs::remove_file(&part);
+        Error::io(to, source)
+    })
+}
+
+/// Syncs a directory and those above it up to the version's, so that the new names survive a power loss.
+fn sync_up(directory: &FilePath) -> Result<()> {
+    for directory in directory.ancestors().take(3) {
+        let synced = File::open(directory).and_then(|directory| directory.sync_all());
+        synced.map_err(|source| Error::io(directory, source))?;
+    }
+    Ok(())
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    tokio::task::spawn_blocking(work).await.map_err(object_store::Error::from)?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_hashes_what_it_wrote_and_leaves_no_part() {
+        let directory = tempfile::tempdir().unwrap();
+        let (from, to) = (directory.path().join("from"), directory.path().join("to"));
+        fs::write(&from, b"content").unwrap();
+        let entry = copy(&from, &to, "x").unwrap();
+        assert_eq!(entry, FileEntry::of_file(&to, "x").unwrap());
+        assert!(copy(&directory.path().join("none"), &to, "x").is_err());
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2);
+    }
+}

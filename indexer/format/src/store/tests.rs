@@ -1,0 +1,237 @@
+use std::{
+    fs,
+    sync::atomic::{AtomicU64, Ordering as Atomic},
+};
+
+use canopy_common::collections::HashSet;
+use object_store::memory::InMemory;
+
+use super::*;
+use crate::manifest::tests::example;
+
+fn corpus(name: &str) -> Corpus {
+    Corpus { name: name.into(), schema: Schema::web(), partitions: 4, ordering: Ordering::Log }
+}
+
+struct Local {
+    store: VersionStore,
+    directory: tempfile::TempDir,
+}
+
+async fn local() -> Local {
+    let directory = tempfile::tempdir().unwrap();
+    let store = VersionStore::open(&directory.path().join("store").display().to_string(), true).unwrap();
+    store.create_corpus(&corpus("web")).await.unwrap();
+    Local { store, directory }
+}
+
+impl Local {
+    /// Claims a version, puts all files of the example manifest and returns it, unpublished.
+    async fn built(&self) -> Manifest {
+        let version = self.store.claim("web").await.unwrap();
+        self.built_as(version).await
+    }
+
+    async fn built_as(&self, version: Version) -> Manifest {
+        let mut manifest = example("web", version.0);
+        for (i, entry) in files_mut(&mut manifest).enumerate() {
+            let source = self.directory.path().join("source");
+            fs::write(&source, vec![i as u8; entry.bytes as usize]).unwrap();
+            *entry = self.store.put_file("web", version, &entry.path, &source).await.unwrap();
+            assert!(self.store.local().is_none() || !source.exists(), "moved");
+        }
+        manifest
+    }
+
+    fn path(&self, manifest: &Manifest, path: &str) -> PathBuf {
+        self.store.version_dir("web", manifest.version).unwrap().join(path)
+    }
+}
+
+fn files_mut(manifest: &mut Manifest) -> impl Iterator<Item = &mut crate::manifest::FileEntry> {
+    std::iter::once(&mut manifest.statistics.file)
+        .chain(manifest.shards.iter_mut().flat_map(|shard| &mut shard.files))
+}
+
+#[tokio::test]
+async fn corpora_are_created_once_listed_and_changed() {
+    let Local { store, directory } = local().await;
+    store.create_corpus(&corpus("books")).await.unwrap();
+    let again = store.create_corpus(&corpus("web")).await.unwrap_err();
+    assert_eq!(again.to_string(), "corpus web exists already");
+    let names: Vec<_> = store.corpora().await.unwrap().into_iter().map(|corpus| corpus.name).collect();
+    assert_eq!(names, ["books", "web"]);
+
+    let mut schema = Schema::web();
+    schema.fields[1].weight = 4;
+    store.set_schema("web", schema.clone()).await.unwrap();
+    assert_eq!(store.corpus("web").await.unwrap(), Corpus { schema, ..corpus("web") });
+    assert!(matches!(store.set_schema("none", Schema::web()).await, Err(Error::NoCorpus(_))));
+    let broken = Schema { fields: vec![], ..Schema::web() };
+    assert!(matches!(store.set_schema("web", broken).await, Err(Error::Schema(_))));
+
+    for name in ["", "..", "a/b", "../x", "Web", "a b"] {
+        assert!(matches!(store.corpus(name).await, Err(Error::Invalid { field: "corpus", .. })), "{name}");
+        assert!(store.create_corpus(&corpus(name)).await.is_err(), "{name}");
+        assert!(store.versions(name).await.is_err() && store.claim(name).await.is_err(), "{name}");
+        assert!(store.manifest(name, Version(1)).await.is_err(), "{name}");
+    }
+    for partitions in [0, 1025] {
+        let refused = store.create_corpus(&Corpus { partitions, ..corpus("x") }).await.unwrap_err();
+        assert!(refused.to_string().contains("1 to 1024"), "{refused}");
+    }
+    let file = directory.path().join("store/corpora/books/corpus.json");
+    fs::write(&file, fs::read_to_string(&file).unwrap().replace("\"books\"", "\"web\"")).unwrap();
+    assert!(matches!(store.corpus("books").await, Err(Error::Damaged { .. })));
+    fs::write(&file, "{").unwrap();
+    assert!(matches!(store.corpora().await, Err(Error::Damaged { .. })));
+}
+
+#[tokio::test]
+async fn a_store_must_exist_unless_it_is_created() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("none");
+    assert!(matches!(VersionStore::open(&path.display().to_string(), false), Err(Error::Io { .. })));
+    assert!(VersionStore::open(&format!("file://{}", path.display()), true).is_ok());
+    assert!(VersionStore::open(&path.display().to_string(), false).is_ok());
+    fs::write(path.join("file"), "").unwrap();
+    assert!(VersionStore::open(&path.join("file").display().to_string(), false).is_err());
+    assert!(VersionStore::open("s3://bucket/x", true).is_err());
+}
+
+#[tokio::test]
+async fn claims_never_collide() {
+    let Local { store, directory: _kept } = local().await;
+    let claims = (0..24).map(|_| {
+        let store = store.clone();
+        tokio::spawn(async move { store.claim("web").await.unwrap() })
+    });
+    let mut seen = HashSet::default();
+    for claim in claims.collect::<Vec<_>>() {
+        assert!(seen.insert(claim.await.unwrap()));
+    }
+    assert_eq!(seen.len(), 24);
+    assert_eq!(store.versions("web").await.unwrap(), []);
+    assert!(matches!(store.latest("web").await, Err(Error::NoVersionYet(_))));
+    assert!(matches!(store.claim("none").await, Err(Error::NoCorpus(_))));
+}
+
+#[tokio::test]
+async fn a_version_shows_only_with_its_manifest() {
+    let local = local().await;
+    let manifest = local.built().await;
+    assert_eq!(local.store.versions("web").await.unwrap(), []);
+    assert!(matches!(local.store.manifest("web", Version(1)).await, Err(Error::NoVersion { .. })));
+    local.store.publish(&manifest).await.unwrap();
+    assert_eq!(local.store.versions("web").await.unwrap(), [Version(1)]);
+    assert_eq!(local.store.latest("web").await.unwrap(), manifest);
+    assert_eq!(local.store.publish(&manifest).await.unwrap_err().to_string(), "web v1 exists already");
+
+    let source = local.directory.path().join("source");
+    fs::write(&source, "late").unwrap();
+    let late = local.store.put_file("web", Version(1), "shards/main-0000/x", &source).await;
+    assert!(matches!(late, Err(Error::Exists(_))) && source.exists());
+
+    let abandoned = local.store.claim("web").await.unwrap();
+    let third = local.built().await;
+    local.store.publish(&third).await.unwrap();
+    assert_eq!((abandoned, third.version), (Version(2), Version(3)));
+    assert_eq!(local.store.versions("web").await.unwrap(), [Version(1), Version(3)]);
+    assert_eq!(local.store.latest("web").await.unwrap().version, Version(3));
+}
+
+#[tokio::test]
+async fn what_is_not_whole_is_not_published() {
+    let local = local().await;
+    let manifest = local.built().await;
+    let unclaimed = Manifest { version: Version(9), ..manifest.clone() };
+    assert!(local.store.publish(&unclaimed).await.unwrap_err().to_string().contains("never claimed"));
+    let mut wrong = manifest.clone();
+    wrong.statistics.documents += 1;
+    assert!(local.store.publish(&wrong).await.is_err());
+    let file = local.path(&manifest, "shards/main-0001/segment.idx");
+    fs::write(&file, "short").unwrap();
+    assert!(local.store.publish(&manifest).await.unwrap_err().to_string().contains("5 bytes"));
+    fs::remove_file(&file).unwrap();
+    assert!(local.store.publish(&manifest).await.unwrap_err().to_string().contains("missing"));
+    assert_eq!(local.store.versions("web").await.unwrap(), []);
+
+    let source = local.directory.path().join("source");
+    fs::write(&source, "x").unwrap();
+    for path in ["../x", "/x", "manifest.json", "claim", "a/../b", ""] {
+        let refused = local.store.put_file("web", Version(1), path, &source).await;
+        assert!(matches!(refused, Err(Error::Invalid { field: "path", .. })), "{path}");
+    }
+    let missing = local.directory.path().join("none");
+    assert!(local.store.put_file("web", Version(1), "shards/x", &missing).await.is_err());
+}
+
+#[tokio::test]
+async fn verify_finds_any_changed_byte_and_missing_file() {
+    let local = local().await;
+    let manifest = local.built().await;
+    local.store.publish(&manifest).await.unwrap();
+    let read = AtomicU64::new(0);
+    let count = |bytes| {
+        read.fetch_add(bytes, Atomic::SeqCst);
+    };
+    assert_eq!(local.store.verify(&manifest, &count).await.unwrap(), []);
+    assert_eq!(read.into_inner(), manifest.files().map(|file| file.bytes).sum::<u64>());
+
+    for (i, entry) in manifest.files().enumerate() {
+        let path = local.path(&manifest, &entry.path);
+        let good = fs::read(&path).unwrap();
+        for at in [0, good.len() / 2, good.len() - 1] {
+            let mut bad = good.clone();
+            bad[at] ^= 1 << (i % 8);
+            fs::write(&path, bad).unwrap();
+            assert_eq!(local.store.verify(&manifest, &|_| ()).await.unwrap(), [entry.clone()]);
+        }
+        fs::write(&path, &good[1..]).unwrap();
+        assert_eq!(local.store.verify(&manifest, &|_| ()).await.unwrap(), [entry.clone()]);
+        fs::remove_file(&path).unwrap();
+        assert_eq!(local.store.verify(&manifest, &|_| ()).await.unwrap(), [entry.clone()]);
+        fs::write(&path, good).unwrap();
+    }
+    assert_eq!(local.store.verify(&manifest, &|_| ()).await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn a_manifest_in_the_wrong_place_is_refused() {
+    let local = local().await;
+    let manifest = local.built().await;
+    local.store.publish(&manifest).await.unwrap();
+    let json = local.path(&manifest, MANIFEST);
+    let other = local.store.version_dir("web", Version(7)).unwrap();
+    fs::create_dir_all(&other).unwrap();
+    fs::copy(&json, other.join(MANIFEST)).unwrap();
+    let refused = local.store.latest("web").await.unwrap_err().to_string();
+    assert!(refused.contains("it is the manifest of web v1"), "{refused}");
+    assert_eq!(local.store.claim("web").await.unwrap(), Version(8));
+    let newer = fs::read_to_string(&json).unwrap().replace("\"format\": 1", "\"format\": 2");
+    fs::write(&json, newer).unwrap();
+    assert!(matches!(local.store.manifest("web", Version(1)).await, Err(Error::NewerFormat { .. })));
+}
+
+#[tokio::test]
+async fn a_remote_store_works_the_same() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = VersionStore::remote(Arc::new(InMemory::new()));
+    assert!(store.version_dir("web", Version(1)).is_none());
+    store.create_corpus(&corpus("web")).await.unwrap();
+    assert!(store.create_corpus(&corpus("web")).await.is_err());
+    let remote = Local { store, directory };
+    let manifest = remote.built().await;
+    remote.store.publish(&manifest).await.unwrap();
+    assert!(remote.store.publish(&manifest).await.is_err());
+    assert_eq!(remote.store.latest("web").await.unwrap(), manifest);
+    assert_eq!(remote.store.verify(&manifest, &|_| ()).await.unwrap(), []);
+    assert_eq!(remote.store.claim("web").await.unwrap(), Version(2));
+
+    let big = remote.directory.path().join("big");
+    fs::write(&big, vec![7; 20_000_001]).unwrap();
+    let sent = remote.store.put_file("web", Version(2), "shards/big", &big).await.unwrap();
+    assert_eq!(sent, crate::manifest::FileEntry::of_file(&big, "shards/big").unwrap());
+    let object = remote.store.objects().get(&object("web", Version(2), "shards/big")).await.unwrap();
+    sent.check_bytes(&object.bytes().await.unwrap()).unwrap();
+}
