@@ -1,0 +1,129 @@
+//! Merges the sorted term counts of the shards into one map, straight into the file: memory stays at one term per
+//! shard plus the builder's fixed tables, for any number of terms.
+//!
+//! Counts that cannot be (out of order, a term twice, none or more documents than there are) are refused: they would
+//! shift the scores of every query without a trace.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BinaryHeap},
+    fs::File,
+    io::{BufWriter, Write},
+    path::Path,
+};
+
+use super::{FILE, SEPARATOR};
+use crate::{
+    checksum::Hashing,
+    error::{Error, Result},
+    manifest::StatisticsEntry,
+};
+
+/// Term counts of one shard in byte order of their keys.
+type Counts = Box<dyn Iterator<Item = Result<(Vec<u8>, u64)>> + Send>;
+
+/// Merges term counts of the shards into one statistics file. Input: per shard, terms in byte order of (field, 0x1F,
+/// term) with their document frequency. Writes to `path`; returns id, length, checksum and counts as the entry. On an
+/// error the file is removed.
+pub fn write(
+    path: &Path,
+    documents: u64,
+    tokens: BTreeMap<String, u64>,
+    shards: Vec<Counts>,
+) -> Result<StatisticsEntry> {
+    let written = write_file(path, documents, shards);
+    if written.is_err() {
+        // The error that counts is the first one.
+        let _ = std::fs::remove_file(path);
+    }
+    let (terms, file) = written?;
+    let entry = StatisticsEntry { id: String::new(), file, documents, tokens, terms };
+    Ok(StatisticsEntry { id: id(&entry), ..entry })
+}
+
+/// The id that belongs to the content: file, documents and tokens.
+pub(super) fn id(entry: &StatisticsEntry) -> String {
+    let mut text = format!("statistics 1\n{}\n{}\n{}\n", entry.file.blake3, entry.documents, entry.terms);
+    for (field, tokens) in &entry.tokens {
+        text.push_str(&format!("{field} {tokens}\n"));
+    }
+    blake3::hash(text.as_bytes()).to_hex()[..16].to_owned()
+}
+
+fn write_file(path: &Path, documents: u64, shards: Vec<Counts>) -> Result<(u64, crate::manifest::FileEntry)> {
+    let io = |source| Error::io(path, source);
+    let fst = |error| match error {
+        fst::Error::Io(source) => io(source),
+        fst::Error::Fst(error) => invalid(error.to_string()),
+    };
+    let writer = Hashing::new(BufWriter::with_capacity(1 << 20, File::create(path).map_err(io)?));
+    let mut builder = fst::MapBuilder::new(writer).map_err(fst)?;
+    let mut merge = Merge::new(shards)?;
+    let mut terms = 0;
+    while let Some((key, frequency)) = merge.next()? {
+        if frequency > documents {
+            let reason = format!("{:?} is in {frequency} of {documents} documents", text(&key));
+            return Err(invalid(reason));
+        }
+        builder.insert(&key, frequency).map_err(fst)?;
+        terms += 1;
+    }
+    let mut writer = builder.into_inner().map_err(fst)?;
+    writer.flush().map_err(io)?;
+    let (writer, checksum) = writer.into_parts();
+    writer.into_inner().map_err(|error| io(error.into_error()))?.sync_all().map_err(io)?;
+    Ok((terms, checksum.entry(FILE)))
+}
+
+/// The shards' streams, the one with the smallest key first.
+struct Merge {
+    streams: Vec<Counts>,
+    heads: BinaryHeap<Reverse<(Vec<u8>, usize, u64)>>,
+}
+
+impl Merge {
+    fn new(streams: Vec<Counts>) -> Result<Self> {
+        let mut merge = Self { heads: BinaryHeap::with_capacity(streams.len()), streams };
+        (0..merge.streams.len()).try_for_each(|shard| merge.advance(shard, None))?;
+        Ok(merge)
+    }
+
+    /// The next key with the sum of its counts.
+    fn next(&mut self) -> Result<Option<(Vec<u8>, u64)>> {
+        let Some(Reverse((key, shard, mut sum))) = self.heads.pop() else { return Ok(None) };
+        self.advance(shard, Some(&key))?;
+        while self.heads.peek().is_some_and(|Reverse((next, ..))| *next == key) {
+            let Some(Reverse((_, shard, frequency))) = self.heads.pop() else { break };
+            sum = sum.saturating_add(frequency);
+            self.advance(shard, Some(&key))?;
+        }
+        Ok(Some((key, sum)))
+    }
+
+    fn advance(&mut self, shard: usize, last: Option<&[u8]>) -> Result<()> {
+        let Some((key, frequency)) = self.streams[shard].next().transpose()? else { return Ok(()) };
+        if last.is_some_and(|last| last >= key.as_slice()) {
+            return Err(invalid(format!("the terms of input {shard} are not in order at {:?}", text(&key))));
+        }
+        let (field, term) = key
+            .iter()
+            .position(|byte| *byte == SEPARATOR)
+            .map_or((&key[..0], &key[..0]), |at| (&key[..at], &key[at + 1..]));
+        if field.is_empty() || term.is_empty() || std::str::from_utf8(&key).is_err() {
+            return Err(invalid(format!("{:?} is not field, 0x1F, term", text(&key))));
+        }
+        if frequency == 0 {
+            return Err(invalid(format!("{:?} is in no document", text(&key))));
+        }
+        self.heads.push(Reverse((key, shard, frequency)));
+        Ok(())
+    }
+}
+
+fn invalid(reason: String) -> Error {
+    Error::Invalid { field: "statistics", reason }
+}
+
+fn text(key: &[u8]) -> String {
+    String::from_utf8_lossy(&key[..key.len().min(80)]).into_owned()
+}
