@@ -157,11 +157,11 @@ impl Schema {
 
     /// The id that this schema has under other analysis rules. The schema's name is not part of it.
     pub fn id_under(&self, analysis_id: &str) -> String {
-        let mut text = format!("schema 1\n{analysis_id}\n{}\n{}\n", self.key, self.default_language);
-        for Field { name, kind, weight, query, show, multi } in &self.fields {
-            text.push_str(&format!("{name} {} {weight} {query} {show} {multi}\n", kind.name()));
-        }
-        blake3::hash(text.as_bytes()).to_hex()[..16].to_owned()
+        let mut lines = vec![format!("schema 1\n{analysis_id}\n{}\n{}\n", self.key, self.default_language)];
+        lines.extend(self.fields.iter().map(|Field { name, kind, weight, query, show, multi }| {
+            format!("{name} {} {weight} {query} {show} {multi}\n", kind.name())
+        }));
+        blake3::hash(lines.concat().as_bytes()).to_hex()[..16].to_owned()
     }
 
     /// A field by name. `attributes.color` finds the map field `attributes`.

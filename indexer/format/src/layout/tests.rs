@@ -109,7 +109,7 @@ fn bad_layouts_are_refused() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 10, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 6, ..ProptestConfig::default() })]
 
     #[test]
     fn any_chain_of_sizes_stays_balanced_and_moves_the_fewest(

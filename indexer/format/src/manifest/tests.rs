@@ -53,6 +53,8 @@ pub(crate) fn example(corpus: &str, version: u64) -> Manifest {
 
 const PATH: &str = "corpora/web/versions/0000000001/manifest.json";
 
+type Change = fn(&mut Manifest);
+
 fn refusal(change: impl FnOnce(&mut Manifest)) -> String {
     let mut manifest = example("web", 1);
     change(&mut manifest);
@@ -109,7 +111,7 @@ fn every_cut_and_every_kind_of_byte_damage_is_an_error() {
 
 #[test]
 fn contradictions_are_refused_by_name() {
-    let cases: [(&str, fn(&mut Manifest)); 24] = [
+    let cases: [(&str, Change); 24] = [
         ("corpus name", |m| m.corpus = "../web".into()),
         ("version 0", |m| m.version = Version(0)),
         ("parent", |m| m.parent = Some(Version(1))),

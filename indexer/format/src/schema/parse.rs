@@ -33,7 +33,7 @@ pub(super) fn read(text: &str) -> (Schema, Vec<String>) {
                 match value {
                     Value::Table(table) => schema.fields.push(field(table, i, &mut problems)),
                     other => {
-                        problems.push(format!("fields[{i}]: a table is needed, not {}", other.type_str()))
+                        problems.push(format!("fields[{i}]: a table is needed, not {}", other.type_str()));
                     }
                 }
             }

@@ -152,6 +152,7 @@ fn broken_files_are_one_clear_problem() {
     );
     assert!(problems(&SHOP.replace("weight = 4", "weight = -4")).contains("weight must be 0 to 16"));
     assert!(problems(&SHOP.replace("weight = 4", "weight = 9999999999")).contains("weight must be"));
-    let many: String = (0..200).map(|i| format!("[[fields]]\nname = \"f{i}\"\nkind = \"i64\"\n")).collect();
+    let field = |i| format!("[[fields]]\nname = \"f{i}\"\nkind = \"i64\"\n");
+    let many = (0..200).map(field).collect::<Vec<_>>().concat();
     assert!(problems(&format!("{SHOP}{many}")).contains("203 given, at most 128"));
 }

@@ -41,7 +41,7 @@ pub(super) fn expand<D: AsRef<[u8]>>(
         Pattern::Fuzzy { word, distance } => match Fuzzy::new(word, *distance) {
             Some(near) => walk.run(below, literal, &near),
             None if node.is_final() => {
-                walk.best.offer(literal.as_bytes(), output.cat(node.final_output()).value())
+                walk.best.offer(literal.as_bytes(), output.cat(node.final_output()).value());
             }
             None => {}
         },
@@ -124,7 +124,7 @@ impl<F: FnMut() -> bool> Walk<F> {
     }
 
     fn poll(&mut self) -> bool {
-        if self.arcs % ARCS_PER_POLL == 0 && (self.stop)() {
+        if self.arcs.is_multiple_of(ARCS_PER_POLL) && (self.stop)() {
             self.stopped = true;
         }
         self.arcs = self.arcs.wrapping_add(1);

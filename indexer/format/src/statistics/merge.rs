@@ -43,11 +43,10 @@ pub fn write(
 
 /// The id that belongs to the content: file, documents and tokens.
 pub(super) fn id(entry: &StatisticsEntry) -> String {
-    let mut text = format!("statistics 1\n{}\n{}\n{}\n", entry.file.blake3, entry.documents, entry.terms);
-    for (field, tokens) in &entry.tokens {
-        text.push_str(&format!("{field} {tokens}\n"));
-    }
-    blake3::hash(text.as_bytes()).to_hex()[..16].to_owned()
+    let (documents, terms) = (entry.documents, entry.terms);
+    let mut lines = vec![format!("statistics 1\n{}\n{documents}\n{terms}\n", entry.file.blake3)];
+    lines.extend(entry.tokens.iter().map(|(field, tokens)| format!("{field} {tokens}\n")));
+    blake3::hash(lines.concat().as_bytes()).to_hex()[..16].to_owned()
 }
 
 fn write_file(path: &Path, documents: u64, shards: Vec<Counts>) -> Result<(u64, crate::manifest::FileEntry)> {

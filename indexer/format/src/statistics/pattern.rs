@@ -84,9 +84,9 @@ impl Wildcard {
     /// A star may also stand for nothing. Stars never stand side by side, so that one pass is enough.
     fn skip_stars(&self, set: &mut Set) {
         let mut carry = 0;
-        for i in 0..self.words {
-            let stars = set[i] & self.run[i];
-            set[i] |= (stars << 1) | carry;
+        for (word, run) in set.iter_mut().zip(&self.run).take(self.words) {
+            let stars = *word & run;
+            *word |= (stars << 1) | carry;
             carry = stars >> 63;
         }
     }

@@ -52,7 +52,7 @@ fn sample() -> Opened {
 }
 
 fn later() -> Deadline {
-    Deadline::after(Duration::from_secs(600))
+    Deadline::after(Duration::from_mins(10))
 }
 
 fn terms(statistics: &Statistics, field: &str, pattern: Pattern) -> Vec<String> {
@@ -196,11 +196,11 @@ fn hostile_patterns_are_answered() {
         opened(10, vec![vec![("text".into(), long.clone(), 1), ("text".into(), "b".into(), 1)]]);
     let find = |pattern| terms(&statistics, "text", pattern);
     assert_eq!(find(wildcard(&"*".repeat(100_000))).len(), 2);
-    assert_eq!(find(wildcard(&"*a".repeat(200))), [long.clone()]);
+    assert_eq!(find(wildcard(&"*a".repeat(200))), [long.as_str()]);
     assert_eq!(find(wildcard(&"*a".repeat(201))), [""; 0]);
-    assert_eq!(find(wildcard(&"?".repeat(200))), [long.clone()]);
+    assert_eq!(find(wildcard(&"?".repeat(200))), [long.as_str()]);
     assert_eq!(find(wildcard(&"*?".repeat(100_000))), [""; 0]);
-    assert_eq!(find(fuzzy(&long, 2)), [long.clone()]);
+    assert_eq!(find(fuzzy(&long, 2)), [long.as_str()]);
     assert_eq!(find(fuzzy(&long[1..], 2)), [""; 0]);
     assert_eq!(find(fuzzy(&"é".repeat(100_000), 2)), [""; 0]);
     assert_eq!(find(fuzzy("", 1)), ["b"]);
@@ -252,6 +252,8 @@ fn time_is_asked_for_even_when_nothing_matches() {
     assert_eq!(narrow.terms, [("00007".to_owned(), 1)]);
 }
 
+type Accepts<'a> = Box<dyn Fn(&str) -> bool + 'a>;
+
 fn matches(pattern: &[char], term: &[char]) -> bool {
     match (pattern.first(), term.first()) {
         (None, None) => true,
@@ -289,7 +291,7 @@ proptest! {
         let counts = words.iter().map(|(word, n)| ("text".to_owned(), word.clone(), *n)).collect();
         let Opened { statistics, directory: _kept, .. } = opened(50, vec![counts]);
         let chars = |text: &str| text.chars().collect::<Vec<_>>();
-        let cases: [(Pattern, Box<dyn Fn(&str) -> bool>); 3] = [
+        let cases: [(Pattern, Accepts); 3] = [
             (wildcard(&pattern), Box::new(|term| matches(&chars(&pattern), &chars(term)))),
             (fuzzy(&word, edits), Box::new(|term| distance(&chars(&word), &chars(term)) <= usize::from(edits))),
             (Pattern::Prefix(word.clone()), Box::new(|term| term.starts_with(&word))),
