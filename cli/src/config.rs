@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Result, anyhow};
-use canopy_aggregator::config::AggregatorConfig;
+use canopy_aggregator::config::{AggregatorConfig, GatherConfig};
 use canopy_common::{
     config::{Layers, Origin, Problem, Section},
     rpc::RpcConfig,
@@ -53,18 +53,21 @@ pub struct Config {
     pub topology: TopologyConfig,
     /// Roots.
     pub root: RootConfig,
+    /// The scatter-gather engine, at roots and aggregators.
+    pub gather: GatherConfig,
     /// Aggregators.
     pub aggregator: AggregatorConfig,
     /// Leaves.
     pub leaf: LeafConfig,
 }
 
-const SECTIONS: [&str; 7] = [
+const SECTIONS: [&str; 8] = [
     TelemetryConfig::NAME,
     RpcConfig::NAME,
     StoreConfig::NAME,
     TopologyConfig::NAME,
     RootConfig::NAME,
+    GatherConfig::NAME,
     AggregatorConfig::NAME,
     LeafConfig::NAME,
 ];
@@ -112,6 +115,7 @@ impl Loaded {
             store: take(&layers, &mut problems),
             topology: take(&layers, &mut problems),
             root: take(&layers, &mut problems),
+            gather: take(&layers, &mut problems),
             aggregator: take(&layers, &mut problems),
             leaf: take(&layers, &mut problems),
         };
@@ -140,6 +144,7 @@ impl Loaded {
         lines.extend(layers.print(&config.store));
         lines.extend(layers.print(&config.topology));
         lines.extend(layers.print(&config.root));
+        lines.extend(layers.print(&config.gather));
         lines.extend(layers.print(&config.aggregator));
         lines.extend(layers.print(&config.leaf));
         lines
@@ -162,6 +167,7 @@ pub fn schema() -> Vec<(String, String, &'static str)> {
     of::<StoreConfig>(&mut lines);
     of::<TopologyConfig>(&mut lines);
     of::<RootConfig>(&mut lines);
+    of::<GatherConfig>(&mut lines);
     of::<AggregatorConfig>(&mut lines);
     of::<LeafConfig>(&mut lines);
     lines

@@ -138,8 +138,8 @@ impl Tree {
                 });
             }
             Role::Aggregator => {
-                let config = config.aggregator.clone();
-                let aggregator = AggregatorServe { node: id, config, rpc, routing, grpc, admin };
+                let (config, gather) = (config.aggregator.clone(), config.gather.clone());
+                let aggregator = AggregatorServe { node: id, config, gather, rpc, routing, grpc, admin };
                 self.roles.spawn(async move {
                     canopy_aggregator::serve(aggregator, deps, drain)
                         .await
@@ -147,11 +147,11 @@ impl Tree {
                 });
             }
             Role::Root => {
-                let (config, store) = (config.root.clone(), store.clone());
+                let (config, gather, store) = (config.root.clone(), config.gather.clone(), store.clone());
                 let http = admin.ok_or_else(|| {
                     anyhow!("root {name} has no `admin` address; hint: its HTTP API listens there")
                 })?;
-                let root = RootServe { node: id, config, rpc, store, routing, http, grpc: Some(grpc) };
+                let root = RootServe { node: id, config, gather, rpc, store, routing, http, grpc: Some(grpc) };
                 self.roles.spawn(async move {
                     canopy_root::serve(root, deps, drain).await.with_context(|| format!("root {name}"))
                 });

@@ -1,0 +1,179 @@
+//! `canopy quickstart`: from nothing to an answer. Builds the bundled sample corpus, starts a whole tree (1 root, 2
+//! aggregators, 4 leaves, 4 shards x 2 replicas) in this process, runs a query and prints where the pages are.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Context, Result};
+use canopy_common::net::NetIo;
+use canopy_format::{
+    schema::Schema,
+    store::{Corpus, Ordering, VersionStore},
+};
+use canopy_indexer::build::{self, BuildRequest};
+use canopy_topology::config::{NodeConfig, Placement, Role, TopologyConfig};
+
+use super::roles::termination;
+use crate::{
+    config::{Config, Loaded},
+    http::{Client, encode},
+    show,
+    tree::{Surroundings, Tree},
+};
+
+/// The sample corpus; see `cli/sample/NOTICE`.
+const SAMPLE: &[u8] = include_bytes!("../../sample/web.jsonl.gz");
+/// Its corpus name.
+const CORPUS: &str = "web";
+const SHARDS: u32 = 4;
+
+/// `canopy quickstart`.
+#[derive(clap::Args)]
+#[command(after_help = "Example:  canopy quickstart\n          canopy quickstart --once --json \"hot standby\"")]
+pub struct Args {
+    /// The query to run
+    #[arg(default_value = "replication slots")]
+    query: String,
+    /// Print the answer and exit
+    #[arg(long)]
+    once: bool,
+    /// Print the answer as JSON
+    #[arg(long)]
+    json: bool,
+    /// Where the index goes; what is there already is used again
+    #[arg(long, default_value = "canopy-data")]
+    dir: PathBuf,
+    /// Port of the search page and API; 0 takes a free one
+    #[arg(long, default_value_t = 8080)]
+    port: u16,
+}
+
+/// Runs it.
+pub async fn run(args: Args) -> Result<()> {
+    let store = VersionStore::open(&args.dir.to_string_lossy(), true)?;
+    build_sample(&store, &args.dir, args.json).await?;
+    let mut config = Loaded::read(None, &[]).checked()?;
+    config.topology = topology(args.port, args.once);
+    // A small tree with the shape of a large one: four branches, two aggregators between root and leaves.
+    config.gather.fanout_max = 2;
+    config.gather.branch_shards = 1;
+    let _traces = (!args.json)
+        .then(|| canopy_common::telemetry::init(&config.telemetry, "canopy-quickstart").map_err(anyhow::Error::msg));
+    let mut tree = start(&config, &store).await?;
+    let root = tree.roots().next().unwrap_or_default().to_owned();
+    ask(&root, &args).await?;
+    if !args.once {
+        println!("\nsearch page  http://{root}/");
+        println!("API          http://{root}/v1/{CORPUS}/search?q={}", encode(&args.query));
+        println!("metrics      http://{root}/metrics");
+        println!("Stop with Ctrl-C.");
+        tokio::select! {
+            biased;
+            ended = tree.ended() => return ended,
+            signal = termination() => { signal?; }
+        }
+    }
+    tree.drain.start();
+    if args.once {
+        // Nobody else uses this tree: nothing to wait for.
+        tree.drain.abort();
+        return Ok(());
+    }
+    tree.stop().await
+}
+
+async fn build_sample(store: &VersionStore, dir: &Path, quiet: bool) -> Result<()> {
+    if store.corpora().await?.iter().all(|corpus| corpus.name != CORPUS) {
+        let corpus = Corpus {
+            name: CORPUS.to_owned(),
+            schema: Schema::web(),
+            partitions: 16,
+            ordering: Ordering::default(),
+        };
+        store.create_corpus(&corpus).await?;
+    }
+    if let Some(version) = store.versions(CORPUS).await?.last() {
+        if !quiet {
+            println!("using {version} of corpus {CORPUS:?} in {}", dir.display());
+        }
+        return Ok(());
+    }
+    let input = dir.join("sample.jsonl.gz");
+    std::fs::write(&input, SAMPLE).with_context(|| format!("{} can't be written", input.display()))?;
+    let request = BuildRequest { shards: Some(SHARDS), ..BuildRequest::new(store.clone(), CORPUS, vec![input]) };
+    let report = build::run(request).await?;
+    if !quiet {
+        println!(
+            "built {} of corpus {CORPUS:?}: {} documents in {} shards, {}, {:.1} s",
+            report.version,
+            show::count(report.documents),
+            report.shards.len(),
+            show::bytes(report.bytes),
+            report.total_seconds
+        );
+    }
+    Ok(())
+}
+
+/// The tree: two rows, each holds every shard once.
+fn topology(port: u16, free_ports: bool) -> TopologyConfig {
+    let node = |id: String, role| NodeConfig {
+        id,
+        role,
+        address: "127.0.0.1:0".to_owned(),
+        admin: "127.0.0.1:0".to_owned(),
+        zone: String::new(),
+    };
+    let mut root = node("root-1".to_owned(), Role::Root);
+    if !free_ports {
+        root.admin = format!("127.0.0.1:{port}");
+    }
+    let mut nodes = vec![root];
+    nodes.extend((1..=2).map(|n| node(format!("aggregator-{n}"), Role::Aggregator)));
+    nodes.extend((1..=4).map(|n| node(format!("leaf-{n}"), Role::Leaf)));
+    let placement = |shards: [u32; 2], replicas: [&str; 2]| Placement {
+        corpus: CORPUS.to_owned(),
+        shards: shards.iter().map(|number| format!("main/{number}")).collect(),
+        replicas: replicas.iter().map(|&leaf| leaf.to_owned()).collect(),
+        version: 0,
+    };
+    let placements = vec![placement([0, 1], ["leaf-1", "leaf-3"]), placement([2, 3], ["leaf-2", "leaf-4"])];
+    TopologyConfig { nodes, placements }
+}
+
+/// Starts the tree and waits until every node would answer.
+async fn start(config: &Config, store: &VersionStore) -> Result<Tree> {
+    let mut tree = Tree::start(config, store, &Surroundings::real()?, |_| true).await?;
+    let nodes: Vec<String> = tree.topology.nodes.iter().map(|node| node.admin.clone()).collect();
+    let ready = async {
+        for admin in nodes {
+            Client::new(NetIo::tcp(), &admin, Duration::from_secs(5)).wait_ready(Duration::from_secs(60)).await?;
+        }
+        anyhow::Ok(())
+    };
+    tokio::select! {
+        biased;
+        ended = tree.ended() => { ended?; anyhow::bail!("the tree ended before it was ready"); }
+        ready = ready => ready?,
+    }
+    Ok(tree)
+}
+
+async fn ask(root: &str, args: &Args) -> Result<()> {
+    let client = Client::new(NetIo::tcp(), root, Duration::from_secs(10));
+    let path = format!("/v1/{CORPUS}/search?q={}&k=3&timeout_ms=5000", encode(&args.query));
+    let answered = client.get(&path).await?;
+    let answer: serde_json::Value = serde_json::from_slice(answered.body())?;
+    if !answered.status().is_success() {
+        anyhow::bail!("the tree answered {}: {}", answered.status(), answer["error"]["message"]);
+    }
+    if args.json {
+        println!("{answer:#}");
+    } else {
+        println!("\n$ canopy search \"{}\" -k 3", args.query);
+        print!("{}", show::answer(&answer, std::io::IsTerminal::is_terminal(&std::io::stdout())));
+    }
+    Ok(())
+}
