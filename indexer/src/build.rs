@@ -1,16 +1,137 @@
-//! From documents to a version.
+//! From input files to a published version.
+//!
+//! `read -> validate -> partition by slot -> (spill) -> sort -> analyse -> write shard -> statistics -> check -> store ->
+//! verify -> manifest`, a file per step. Reading and validating use all threads, then shards are written, one thread
+//! each, as many at a time as memory allows. Memory is bounded whatever the input: rows above their share are spilled
+//! as sorted runs, a shard is one merge over its runs.
+//!
+//! A build works below the version number it claims and shows nothing until the manifest, which is written last and
+//! only after every file was read back. If it fails or dies, there is no version; see [`leftovers`] for the rest.
+//!
+//! Two builds of the same input, schema and `memory` make the same shards to the byte, whatever the threads.
 
 use std::path::Path;
 
-use canopy_format::{analysis::Analyzer, document::Document, schema::Schema};
+use canopy_common::ids::KeyHash;
+use canopy_format::{analysis::Analyzer, document::Document, manifest::Manifest, schema::Schema};
+use tokio::time::Instant;
 
 use crate::{
     error::{Error, Result},
     index_schema::{IndexDocument, IndexSchema, Place, TokenCounts},
 };
 
+pub(crate) mod check;
+mod keys;
+mod leftovers;
+mod make;
+mod partition;
+mod plan;
+mod progress;
+mod publish;
+mod read;
+mod reject;
+mod report;
+mod request;
+mod row;
+mod seal;
+mod shard;
+mod sort;
+mod spill;
+mod stop;
+mod terms;
+mod timing;
+mod validate;
+
+pub use progress::{Amount, Progress, Silent, Stage};
+pub use reject::RejectLine;
+pub use report::{BuildReport, Leftover, ShardReport};
+pub use request::{BuildRequest, Cancel, DEFAULT_SHARDS, MIN_MEMORY};
+
+/// Builds and publishes the next version of a corpus. Dropping the future stops the build.
+pub async fn run(request: BuildRequest) -> Result<BuildReport> {
+    let inputs = read::files(&request.inputs)?;
+    run_on(request, make::Feed { inputs, key_hash: KeyHash::of }).await
+}
+
+async fn run_on(request: BuildRequest, feed: make::Feed) -> Result<BuildReport> {
+    request.check()?;
+    let began = Instant::now();
+    let plan = plan::plan(&request).await?;
+    let (store, corpus) = (request.store.clone(), request.corpus.clone());
+    let leftovers = blocking(move || leftovers::clean(&store, &corpus)).await?;
+    let version = request.store.claim(&request.corpus).await?;
+    let (store, corpus, temp) = (request.store.clone(), request.corpus.clone(), request.temp.clone());
+    let claim = blocking(move || leftovers::Claim::take(&store, &corpus, version, temp.as_deref())).await?;
+
+    let _stop = CancelOnDrop(request.cancel.clone());
+    let inner = request.clone();
+    // the claim travels with the work: its directory must not go while threads still write there
+    let (claim, plan, made) = blocking(move || {
+        let made = make::make(&inner, &plan, &feed, &claim.work);
+        Ok((claim, plan, made))
+    })
+    .await?;
+    let published = match made {
+        Ok(mut made) => {
+            publish::publish(&request, &plan, version, &mut made).await.map(|manifest| (made, manifest))
+        }
+        Err(error) => Err(error),
+    };
+    match published {
+        Ok((made, manifest)) => {
+            let mut report = report(made, manifest, leftovers);
+            report.total_seconds = began.elapsed().as_secs_f64();
+            Ok(report)
+        }
+        Err(error) => {
+            blocking(move || {
+                claim.undo();
+                Ok(())
+            })
+            .await?;
+            Err(error)
+        }
+    }
+}
+
+fn report(made: make::Made, manifest: Manifest, leftovers: Vec<Leftover>) -> BuildReport {
+    BuildReport {
+        documents: manifest.documents(),
+        bytes: manifest.files().map(|file| file.bytes).sum(),
+        corpus: manifest.corpus,
+        version: manifest.version,
+        parent: manifest.parent,
+        shards: manifest
+            .shards
+            .into_iter()
+            .map(|shard| ShardReport { shard: shard.shard, documents: shard.documents, bytes: shard.bytes })
+            .collect(),
+        counts: made.counts,
+        anchors: made.shards.iter().map(|shard| shard.sort.anchors).sum(),
+        rejects: made.rejects,
+        languages: manifest.languages,
+        seconds: made.timing.seconds,
+        total_seconds: 0.0,
+        spilled_bytes: made.spilled_bytes,
+        leftovers,
+    }
+}
+
+struct CancelOnDrop(Cancel);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    tokio::task::spawn_blocking(work).await.map_err(|_| Error::Panicked)?
+}
+
 /// Writes one small shard into an empty directory, in memory, without a store around it: documents sorted by key, the
-/// last of equal keys wins. For tests of what opens shards; a corpus is built by the pipeline.
+/// last of equal keys wins. For tests of what opens shards; a corpus is built by [`run`].
 pub fn shard(dir: &Path, schema: &Schema, documents: Vec<Document>) -> Result<TokenCounts> {
     let index_schema = IndexSchema::new(schema)?;
     let analyzer = Analyzer::new();
@@ -31,3 +152,6 @@ pub fn shard(dir: &Path, schema: &Schema, documents: Vec<Document>) -> Result<To
     writer.finalize().map_err(Error::engine("finish shard"))?;
     Ok(counts)
 }
+
+#[cfg(test)]
+mod tests;

@@ -25,6 +25,69 @@ pub enum Error {
         /// Why.
         source: std::io::Error,
     },
+    /// A record or a temporary file does not hold what it should.
+    #[error("{what} is damaged: {reason}")]
+    Damaged {
+        /// Which file or shard.
+        what: String,
+        /// What was expected and found.
+        reason: String,
+    },
+    /// Two keys have one 128-bit hash.
+    #[error("keys {first:?} and {second:?} have the same hash; remove one of them from the input")]
+    KeyCollision {
+        /// One key.
+        first: String,
+        /// The other.
+        second: String,
+    },
+    /// Too many records were rejected.
+    #[error(
+        "{rejected} of {read} records were rejected, more than the limit of {limit_percent} %{}{}; \
+         mend the input or raise --max-rejects",
+        first.as_ref().map(|first| format!("; the first: {first}")).unwrap_or_default(),
+        file.as_ref().map(|file| format!("; all of them: {file}")).unwrap_or_default(),
+    )]
+    Rejects {
+        /// Rejected records.
+        rejected: u64,
+        /// Records read.
+        read: u64,
+        /// The limit, percent.
+        limit_percent: f64,
+        /// The reject file.
+        file: Option<String>,
+        /// The first rejected record, with its place.
+        first: Option<String>,
+    },
+    /// No document at all.
+    #[error(
+        "the input has no document ({read} records read, {rejected} rejected); pass --force to publish an empty version"
+    )]
+    Empty {
+        /// Records read.
+        read: u64,
+        /// Rejected records.
+        rejected: u64,
+    },
+    /// Far fewer documents than the version before.
+    #[error(
+        "{documents} documents are fewer than half of the {before} of {parent}; pass --force if that is meant"
+    )]
+    Shrunken {
+        /// Documents of this build.
+        documents: u64,
+        /// Documents of the parent.
+        before: u64,
+        /// The parent.
+        parent: canopy_common::ids::Version,
+    },
+    /// It was asked to stop.
+    #[error("the build was cancelled; nothing was published")]
+    Cancelled,
+    /// A thread of the build panicked: a fault of ours.
+    #[error("a build thread failed unexpectedly; please report this with the log")]
+    Panicked,
     /// A setting is out of bounds.
     #[error("{field}: {reason}")]
     Invalid {
@@ -55,8 +118,13 @@ impl Classify for Error {
     fn class(&self) -> ErrorClass {
         match self {
             Self::Format(error) => error.class(),
-            Self::Engine { .. } | Self::Io { .. } => ErrorClass::Internal,
-            Self::Invalid { .. } => ErrorClass::InvalidArgument,
+            Self::Engine { .. } | Self::Io { .. } | Self::Panicked => ErrorClass::Internal,
+            Self::Damaged { .. } => ErrorClass::DataLoss,
+            Self::Cancelled => ErrorClass::Cancelled,
+            Self::Rejects { .. } | Self::KeyCollision { .. } | Self::Empty { .. } | Self::Invalid { .. } => {
+                ErrorClass::InvalidArgument
+            }
+            Self::Shrunken { .. } => ErrorClass::FailedPrecondition,
         }
     }
 }

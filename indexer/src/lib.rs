@@ -4,3 +4,4 @@
 pub mod build;
 pub mod error;
 pub mod index_schema;
+mod read_back;

@@ -120,7 +120,6 @@ impl IndexSchema {
     }
 
     fn add_values(&self, document: &Document, out: &mut IndexDocument) {
-        let mut maps: BTreeMap<&str, (Field, Vec<(String, Scalar)>)> = BTreeMap::new();
         for (name, values) in &document.values {
             let (map, attribute) = name.split_once('.').unwrap_or((name, ""));
             let Some((kind, field)) = self.values.get(map) else { continue };
@@ -128,13 +127,12 @@ impl IndexSchema {
                 continue; // there already, from the document itself
             }
             if *kind == Kind::Map {
-                let entry = maps.entry(map).or_insert_with(|| (*field, vec![]));
-                entry.1.extend(values.iter().map(|value| (attribute.to_owned(), Scalar::from(value))));
+                let entries = values.iter().map(|value| (attribute.to_owned(), Scalar::from(value)));
+                out.fields.push((*field, Content::Map(entries.collect())));
             } else {
                 out.fields.extend(values.iter().map(|value| (*field, Content::Scalar(Scalar::from(value)))));
             }
         }
-        out.fields.extend(maps.into_values().map(|(field, entries)| (field, Content::Map(entries))));
     }
 }
 

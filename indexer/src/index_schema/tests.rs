@@ -36,7 +36,9 @@ fn schema() -> Schema {
 fn tokens_unpack_as_packed_and_malformed_text_ends() {
     let words = [("a", 0), ("straße", 0), ("日本", 70), (&"x".repeat(255), 5000), ("", 5001)];
     let mut packed = tokens::Packed::default();
-    words.iter().for_each(|(word, position)| packed.push(word, *position));
+    for (word, position) in words {
+        packed.push(word, position);
+    }
     let (text, count) = packed.finish();
     assert_eq!(count, 5);
     let mut unpack = tokens::Unpack::default();

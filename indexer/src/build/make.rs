@@ -1,0 +1,226 @@
+//! The work of a build between the claim and the store: read, validate, partition; sort, analyse, write; statistics;
+//! check. Blocking, on threads of its own; everything it writes lies in the build's working directory.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+use canopy_common::ids::{KeyHash, ShardId};
+use canopy_format::{
+    analysis::Analyzer,
+    manifest::{BuildCounts, StatisticsEntry},
+    schema::SEARCH_FIELD,
+    statistics,
+};
+use parking_lot::Mutex;
+
+use super::{
+    check, keys,
+    partition::{Bucket, Partition},
+    plan::Plan,
+    progress::{Amount, Stage},
+    read::{Input, Reader},
+    reject::{RejectLine, Rejects},
+    request::BuildRequest,
+    row::Codec,
+    shard::{self, ShardTools, Written},
+    stop::Stop,
+    terms::{self, Terms},
+    timing::Timing,
+    validate::Validator,
+};
+use crate::error::{Error, Result};
+
+/// What a build made, not yet in the store.
+pub(crate) struct Made {
+    pub(crate) shards: Vec<Written>,
+    pub(crate) statistics: StatisticsEntry,
+    pub(crate) statistics_file: PathBuf,
+    pub(crate) counts: BuildCounts,
+    pub(crate) rejects: Vec<RejectLine>,
+    pub(crate) spilled_bytes: u64,
+    pub(crate) timing: Timing,
+}
+
+/// Input of a build: the files, and the hash of keys (tests set one that collides).
+pub(crate) struct Feed {
+    pub(crate) inputs: Vec<Input>,
+    pub(crate) key_hash: fn(&str) -> KeyHash,
+}
+
+/// Makes shards and statistics of the input in `work`.
+pub(crate) fn make(request: &BuildRequest, plan: &Plan, feed: &Feed, work: &Path) -> Result<Made> {
+    let mut timing = Timing::new(request.progress.clone());
+    let codec = Codec::new(&plan.schema);
+    let (buckets, mut counts, rejects) = read(request, plan, feed, &codec, work, &mut timing)?;
+    let spilled_bytes = buckets.iter().map(|bucket| bucket.spill.bytes()).sum();
+    let shards = write(request, plan, &codec, buckets, work, &mut timing)?;
+    counts.superseded = shards.iter().map(|shard| shard.sort.superseded).sum();
+    counts.long_tokens = shards.iter().map(|shard| shard.counts.long_tokens).sum();
+    judge_size(request, plan, shards.iter().map(|shard| shard.documents).sum(), &counts)?;
+    check_keys(plan, &shards, work)?;
+    let statistics_file = work.join("statistics");
+    let statistics = merge_statistics(request, &shards, work, &statistics_file, &mut timing)?;
+    for (number, shard) in shards.iter().enumerate() {
+        request.cancel.check()?;
+        check::shard(&shard.directory, &plan.index_schema, shard.documents, &name(plan, number))?;
+    }
+    Ok(Made { shards, statistics, statistics_file, counts, rejects, spilled_bytes, timing })
+}
+
+fn name(plan: &Plan, shard: usize) -> String {
+    ShardId::new(&plan.layout.group, shard as u32).to_string()
+}
+
+/// Reads, validates and partitions all input.
+fn read(
+    request: &BuildRequest,
+    plan: &Plan,
+    feed: &Feed,
+    codec: &Codec,
+    work: &Path,
+    timing: &mut Timing,
+) -> Result<(Vec<Bucket>, BuildCounts, Vec<RejectLine>)> {
+    let size = |path: &PathBuf| std::fs::metadata(path).map_or(0, |file| file.len());
+    let total = Amount { documents: 0, bytes: request.inputs.iter().map(size).sum() };
+    timing.begin(Stage::Read, total);
+    let rejects = Rejects::create(request.reject_file.clone())?;
+    let partition = Partition::new(plan.layout.shards, plan.memory.rows, work);
+    let stop = Stop::new(&request.cancel);
+    let reader = Reader::new(&feed.inputs, &*request.progress, &stop)?;
+    let ends = (&partition, &rejects);
+    let validator = Validator::new(&plan.schema, &plan.layout, codec, feed.key_hash, ends, &stop);
+    let (send, receive) = crossbeam_channel::bounded(request.threads * 2);
+    let panicked = std::thread::scope(|scope| {
+        let mut threads = vec![];
+        for _ in 0..request.threads.min(feed.inputs.len()) {
+            let (send, reader, stop) = (send.clone(), &reader, &stop);
+            threads.push(scope.spawn(move || stop.run(|| reader.run(&send))));
+        }
+        drop(send);
+        for _ in 0..request.threads {
+            let (receive, validator, stop) = (receive.clone(), &validator, &stop);
+            threads.push(scope.spawn(move || stop.run(|| validator.run(&receive))));
+        }
+        drop(receive);
+        threads.into_iter().map(std::thread::ScopedJoinHandle::join).any(|end| end.is_err())
+    });
+    let seen = validator.counts();
+    let counts = BuildCounts {
+        read: seen.read.load(Ordering::Relaxed),
+        rejected: seen.rejected.load(Ordering::Relaxed),
+        dropped_fields: seen.dropped_fields.load(Ordering::Relaxed),
+        ..BuildCounts::default()
+    };
+    stop.result()?;
+    if panicked {
+        return Err(Error::Panicked);
+    }
+    let samples = rejects.finish()?;
+    rejects.judge(counts.read, counts.rejected, request.max_rejects, samples.first())?;
+    judge_size(request, plan, counts.read - counts.rejected, &counts)?;
+    let buckets = partition.close(plan.memory.keep)?;
+    timing.end(Stage::Read);
+    Ok((buckets, counts, samples))
+}
+
+/// Writes all shards, the fullest first, a few at a time.
+fn write(
+    request: &BuildRequest,
+    plan: &Plan,
+    codec: &Codec,
+    buckets: Vec<Bucket>,
+    work: &Path,
+    timing: &mut Timing,
+) -> Result<Vec<Written>> {
+    timing.begin(Stage::Write, Amount::default());
+    let analyzer = Analyzer::new();
+    let tools = ShardTools {
+        schema: &plan.index_schema,
+        codec,
+        analyzer: &analyzer,
+        budget: plan.memory.writer,
+        progress: &*request.progress,
+        cancel: &request.cancel,
+    };
+    let mut order: Vec<usize> = (0..buckets.len()).collect();
+    let size = |bucket: &Bucket| bucket.spill.bytes() + bucket.rows.len() as u64;
+    order.sort_by_key(|shard| std::cmp::Reverse(size(&buckets[*shard])));
+    let tasks: Vec<Mutex<(Option<Bucket>, Option<Written>)>> =
+        buckets.into_iter().map(|bucket| Mutex::new((Some(bucket), None))).collect();
+    let next = AtomicUsize::new(0);
+    let stop = Stop::new(&request.cancel);
+    let work_through = || {
+        while let Some(&shard) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
+            stop.check()?;
+            let Some(bucket) = tasks[shard].lock().0.take() else { continue };
+            let written = shard::write(&tools, bucket, &work.join(format!("shard-{shard:04}")))?;
+            tasks[shard].lock().1 = Some(written);
+        }
+        Ok(())
+    };
+    let panicked = std::thread::scope(|scope| {
+        let threads: Vec<_> =
+            (0..plan.memory.writers).map(|_| scope.spawn(|| stop.run(work_through))).collect();
+        threads.into_iter().map(std::thread::ScopedJoinHandle::join).any(|end| end.is_err())
+    });
+    stop.result()?;
+    let written: Option<Vec<_>> = tasks.into_iter().map(|task| task.into_inner().1).collect();
+    let written = written.filter(|_| !panicked).ok_or(Error::Panicked)?;
+    timing.end(Stage::Write);
+    Ok(written)
+}
+
+/// Refuses an empty version and one far smaller than its parent.
+fn judge_size(request: &BuildRequest, plan: &Plan, documents: u64, counts: &BuildCounts) -> Result<()> {
+    if request.force {
+        return Ok(());
+    }
+    if documents == 0 {
+        return Err(Error::Empty { read: counts.read, rejected: counts.rejected });
+    }
+    match plan.parent {
+        Some(parent) if documents.saturating_mul(2) < parent.documents => {
+            Err(Error::Shrunken { documents, before: parent.documents, parent: parent.version })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_keys(plan: &Plan, shards: &[Written], work: &Path) -> Result<()> {
+    let files = shards.iter().map(|shard| shard.keys.clone()).collect();
+    let Some(double) = keys::find_double(files, work)? else { return Ok(()) };
+    let mut names = vec![];
+    for (number, shard) in shards.iter().enumerate() {
+        names.extend(check::key_of(&shard.directory, &plan.index_schema, double, &name(plan, number))?);
+    }
+    let mut names = names.into_iter();
+    let mut next = || names.next().unwrap_or_else(|| format!("{double:?}"));
+    Err(Error::KeyCollision { first: next(), second: next() })
+}
+
+fn merge_statistics(
+    request: &BuildRequest,
+    shards: &[Written],
+    work: &Path,
+    path: &Path,
+    timing: &mut Timing,
+) -> Result<StatisticsEntry> {
+    timing.begin(Stage::Statistics, Amount::default());
+    request.cancel.check()?;
+    let documents = shards.iter().map(|shard| shard.documents).sum();
+    let mut tokens = BTreeMap::from([(SEARCH_FIELD.to_owned(), 0)]);
+    for (field, count) in shards.iter().flat_map(|shard| &shard.counts.tokens) {
+        *tokens.entry(field.clone()).or_insert(0) += count;
+    }
+    let files = shards.iter().flat_map(|shard| shard.terms.iter().cloned()).collect();
+    let mut sources: Vec<Box<dyn Iterator<Item = _> + Send>> = vec![];
+    for file in terms::reduce(files, work)? {
+        sources.push(Box::new(Terms::open(&file)?));
+    }
+    let entry = statistics::write(path, documents, tokens, sources)?;
+    timing.end(Stage::Statistics);
+    Ok(entry)
+}
