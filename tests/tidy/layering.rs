@@ -15,8 +15,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("leaf", &["common", "proto", "topology", "format", "indexer"]),
     ("root", &["common", "proto", "topology", "aggregator", "format"]),
     ("cli", &["common", "proto", "topology", "aggregator", "format", "indexer", "leaf", "root"]),
-    ("tests", &["common", "proto", "topology", "aggregator", "format", "indexer", "leaf", "root"]),
-    ("bench", &["common", "proto", "topology", "aggregator", "format", "indexer", "leaf", "root"]),
+    ("tests", &["common", "proto", "topology", "aggregator", "format", "indexer", "leaf", "root", "cli"]),
+    ("bench", &["common", "proto", "topology", "aggregator", "format", "indexer", "leaf", "root", "cli"]),
 ];
 
 /// Libraries and the only crates that may link them.

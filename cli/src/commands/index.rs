@@ -1,0 +1,195 @@
+//! `canopy index build|list|inspect|verify|diff`.
+
+mod bar;
+mod build;
+
+use anyhow::{Result, bail};
+use canopy_common::ids::Version;
+use canopy_format::{manifest::Manifest, store::VersionStore};
+use clap::Subcommand;
+use comfy_table::{Table, presets};
+use serde_json::json;
+
+use crate::show;
+
+/// Which version.
+#[derive(clap::Args)]
+pub struct Which {
+    /// Corpus
+    #[arg(long, default_value = "web")]
+    corpus: String,
+    /// Directory or file:// URL of the store
+    #[arg(long, default_value = "canopy-data")]
+    store: String,
+    /// Version; the newest when left out
+    #[arg(long)]
+    version: Option<u64>,
+    /// Prints JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What to do.
+#[derive(Subcommand)]
+pub enum Command {
+    /// Build and publish the next version of a corpus
+    Build(build::Args),
+    /// List the complete versions of a corpus
+    #[command(after_help = "Example:  canopy index list --corpus web --store ./canopy-data")]
+    List(Which),
+    /// Show what a version holds
+    #[command(after_help = "Example:  canopy index inspect --corpus web --version 3")]
+    Inspect(Which),
+    /// Re-read every file of a version and compare it with the manifest
+    #[command(after_help = "Example:  canopy index verify --corpus web")]
+    Verify(Which),
+    /// Compare two versions
+    #[command(after_help = "Example:  canopy index diff --corpus web --from 3 --version 4")]
+    Diff {
+        /// The older version; the parent when left out
+        #[arg(long)]
+        from: Option<u64>,
+        /// The newer version
+        #[command(flatten)]
+        which: Which,
+    },
+}
+
+/// Runs it.
+pub async fn run(command: Command) -> Result<()> {
+    match command {
+        Command::Build(args) => build::run(args).await,
+        Command::List(which) => list(&which).await,
+        Command::Inspect(which) => inspect(&which).await,
+        Command::Verify(which) => verify(&which).await,
+        Command::Diff { from, which } => diff(from, &which).await,
+    }
+}
+
+async fn open(which: &Which) -> Result<(VersionStore, Manifest)> {
+    let store = VersionStore::open(&which.store, false)?;
+    let manifest = match which.version {
+        Some(version) => store.manifest(&which.corpus, Version(version)).await?,
+        None => store.latest(&which.corpus).await?,
+    };
+    Ok((store, manifest))
+}
+
+async fn list(which: &Which) -> Result<()> {
+    let store = VersionStore::open(&which.store, false)?;
+    store.corpus(&which.corpus).await?;
+    let mut manifests = Vec::new();
+    for version in store.versions(&which.corpus).await? {
+        manifests.push(store.manifest(&which.corpus, version).await?);
+    }
+    let bytes = |manifest: &Manifest| manifest.shards.iter().map(|shard| shard.bytes).sum::<u64>();
+    if which.json {
+        let list: Vec<_> = manifests
+            .iter()
+            .map(|m| {
+                json!({ "version": m.version.0.to_string(), "parent": m.parent.map(|v| v.0.to_string()), "created": m.created,
+                    "documents": m.documents().to_string(), "shards": m.shards.len(), "bytes": bytes(m).to_string(),
+                    "schema_id": m.schema_id })
+            })
+            .collect();
+        println!("{:#}", serde_json::Value::from(list));
+        return Ok(());
+    }
+    if manifests.is_empty() {
+        println!("no version yet; hint: canopy index build --corpus {} --input FILE", which.corpus);
+        return Ok(());
+    }
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(["version", "created", "documents", "shards", "size", "schema"]);
+    for m in &manifests {
+        table.add_row([
+            m.version.to_string(),
+            m.created.clone(),
+            show::count(m.documents()),
+            m.shards.len().to_string(),
+            show::bytes(bytes(m)),
+            m.schema_id.clone(),
+        ]);
+    }
+    println!("{table}");
+    Ok(())
+}
+
+async fn inspect(which: &Which) -> Result<()> {
+    let (_, manifest) = open(which).await?;
+    if which.json {
+        println!("{}", String::from_utf8_lossy(&manifest.to_json()));
+        return Ok(());
+    }
+    let m = &manifest;
+    println!("{} {} of corpus {}, created {} by {}", m.version, m.schema_id, m.corpus, m.created, m.builder);
+    println!(
+        "{} documents, {} terms, {} read, {} rejected, {} superseded, {} over-long words, {} fields dropped",
+        show::count(m.documents()),
+        show::count(m.statistics.terms),
+        show::count(m.counts.read),
+        show::count(m.counts.rejected),
+        show::count(m.counts.superseded),
+        show::count(m.counts.long_tokens),
+        show::count(m.counts.dropped_fields)
+    );
+    let languages: Vec<String> =
+        m.languages.iter().map(|(code, n)| format!("{code} {}", show::count(*n))).collect();
+    println!("languages: {}", languages.join(", "));
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(["shard", "documents", "slots", "size", "resident", "average length"]);
+    for shard in &m.shards {
+        let layout = m.layouts.iter().find(|layout| layout.group == *shard.shard.group);
+        let slots = layout.map_or(0, |layout| {
+            layout.table.iter().filter(|number| u32::from(**number) == shard.shard.number).count()
+        });
+        let tokens = shard.tokens.get(canopy_format::schema::SEARCH_FIELD).copied().unwrap_or(0);
+        table.add_row([
+            shard.shard.to_string(),
+            show::count(shard.documents),
+            slots.to_string(),
+            show::bytes(shard.bytes),
+            show::bytes(shard.resident_bytes),
+            format!("{:.1}", tokens as f64 / shard.documents.max(1) as f64),
+        ]);
+    }
+    println!("{table}");
+    Ok(())
+}
+
+async fn verify(which: &Which) -> Result<()> {
+    let (store, manifest) = open(which).await?;
+    let total: u64 = manifest.shards.iter().map(|shard| shard.bytes).sum::<u64>() + manifest.statistics.file.bytes;
+    let bar = bar::bytes(total, which.json, "verify");
+    let damaged = store.verify(&manifest, &|bytes| bar.inc(bytes)).await?;
+    bar.finish_and_clear();
+    if which.json {
+        println!("{}", json!({ "version": manifest.version.0.to_string(), "bytes": total.to_string(),
+            "damaged": damaged.iter().map(|file| &file.path).collect::<Vec<_>>() }));
+    }
+    if !damaged.is_empty() {
+        let names: Vec<&str> = damaged.iter().map(|file| file.path.as_str()).collect();
+        bail!("{} of {} is damaged in {} files: {}", manifest.version, manifest.corpus, names.len(), names.join(", "));
+    }
+    if !which.json {
+        println!("{} of {} is whole: {}", manifest.version, manifest.corpus, show::bytes(total));
+    }
+    Ok(())
+}
+
+async fn diff(from: Option<u64>, which: &Which) -> Result<()> {
+    let (store, new) = open(which).await?;
+    let from = match from.map(Version).or(new.parent) {
+        Some(from) => from,
+        None => bail!("{} has no parent; hint: --from VERSION", new.version),
+    };
+    let report = canopy_indexer::diff::versions(&store, &which.corpus, from, new.version).await?;
+    if which.json {
+        println!("{:#}", serde_json::to_value(&report)?);
+    } else {
+        println!("{report}");
+    }
+    Ok(())
+}
