@@ -2,6 +2,9 @@
 //! people. The only crate besides the leaf that links the search engine.
 
 pub mod build;
+pub mod diff;
 pub mod error;
 pub mod index_schema;
+pub mod inspect;
 mod read_back;
+pub mod verify;
