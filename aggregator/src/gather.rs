@@ -1,12 +1,33 @@
 //! One search over many shards: branches, attempts, completion, coverage.
+//!
+//! Life of a search: [`crate::plan`] turns shards into branches; `dispatch` picks a replica for each and sends an
+//! attempt with the time that is left; `run` is the one loop that waits for replies, timers and the caller; `settle`
+//! checks each reply and puts it into the ledger (one outcome per shard) and the merge (best k); `completion` says when
+//! to stop; `harvest` closes what is open and hands the result out. Everything but `run` is plain values, so the same
+//! code runs over sockets, over a simulated network and over in-process models under paused time.
+//!
+//! Rules: an error never ends a shard while another attempt for it is pending; what one reply settled is asked of
+//! nobody again; when the search ends, every running call is dropped, and so cancelled, at once.
+
+pub mod attempt;
+mod check;
+pub mod completion;
+mod dispatch;
+mod event;
+mod harvest;
+pub mod ledger;
+pub mod retry;
+pub(crate) mod run;
+pub mod schedule;
+mod settle;
 
 use std::sync::Arc;
 
-use canopy_common::{error::Failure, ids::NodeId, request::RequestContext};
+use canopy_common::{deps::Deps, ids::NodeId, request::RequestContext, rng::Dice};
 use canopy_proto::v1;
-use canopy_topology::routing::RoutingSnapshot;
+use canopy_topology::{config::Role, routing::RoutingSnapshot};
 
-use crate::endpoints::Endpoints;
+use crate::{config::GatherConfig, endpoints::Endpoints, load::Loads, metrics::GatherMetrics};
 
 /// Why the engine stopped waiting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,31 +78,48 @@ pub struct Gathered {
 
 /// The engine. Shared; holds what outlives a query: endpoints, load, dice, policies.
 pub struct Gatherer {
-    endpoints: Arc<dyn Endpoints>,
+    pub(crate) node: NodeId,
+    pub(crate) endpoints: Arc<dyn Endpoints>,
+    pub(crate) config: GatherConfig,
+    pub(crate) loads: Loads,
+    pub(crate) dice: Dice,
+    pub(crate) metrics: GatherMetrics,
 }
 
 impl Gatherer {
-    /// Searches `request.shards` and returns by the context's deadline less the reserve. Never fails: what could not
-    /// be had is an outcome.
-    pub async fn search(
-        &self,
-        _context: &RequestContext,
-        _routing: &Arc<RoutingSnapshot>,
-        _request: Arc<v1::SearchRequest>,
-    ) -> Gathered {
-        let _ = &self.endpoints;
-        todo!()
+    /// The engine of `node`, a process of `role`, which asks others through `endpoints`.
+    pub fn new(
+        node: NodeId,
+        role: Role,
+        endpoints: Arc<dyn Endpoints>,
+        config: GatherConfig,
+        deps: &Deps,
+    ) -> Self {
+        let dice = deps.dice.stream("pick");
+        let metrics = GatherMetrics::new(role.as_str(), &deps.telemetry.registry);
+        Self { node, endpoints, config, loads: Loads::default(), dice, metrics }
     }
 
-    /// Fetches the page's hits: asks the child that settled each hit's shard, then another holder of the shard. The
-    /// reply has one entry per item; those that stayed empty say why.
-    pub async fn fetch(
-        &self,
-        _context: &RequestContext,
-        _routing: &Arc<RoutingSnapshot>,
-        _request: v1::FetchRequest,
-        _children: &[Option<NodeId>],
-    ) -> Result<v1::FetchReply, Failure> {
-        todo!()
+    /// Searches `request.shards` and returns by the context's deadline less the reserve (see [`schedule`]): the
+    /// context carries the query's own deadline, nothing taken off. Never fails: what could not be had is an outcome.
+    pub async fn search(
+        self: &Arc<Self>,
+        context: &RequestContext,
+        routing: &Arc<RoutingSnapshot>,
+        request: Arc<v1::SearchRequest>,
+    ) -> Gathered {
+        let mut run = run::Run::new(self.clone(), context.clone(), routing.clone(), request);
+        let decision = run.finish().await;
+        run.into_gathered(decision)
+    }
+
+    /// Load of the nodes it asked.
+    pub fn loads(&self) -> &Loads {
+        &self.loads
+    }
+
+    /// The node whose engine it is.
+    pub fn node(&self) -> &NodeId {
+        &self.node
     }
 }

@@ -1,6 +1,19 @@
 //! Plan, pick, gather, merge: the one scatter-gather engine, and the aggregator service around it. The root uses the
 //! same engine.
 
+pub mod config;
 pub mod endpoints;
+pub mod error;
+pub mod fetch;
 pub mod gather;
+pub mod health;
+pub mod load;
 pub mod merge;
+pub mod metrics;
+pub mod pick;
+pub mod plan;
+pub mod search;
+pub mod server;
+
+pub use error::{Error, Result};
+pub use server::{AggregatorServe, serve};

@@ -1,22 +1,80 @@
-//! The only merge: hits by (shard, key hash) in one total order, totals and facets per shard summed once.
+//! The only merge: hits by (shard, key hash) in one total order, totals and facets per shard summed once. Every level
+//! and every retry goes through it, so the outcome cannot depend on which replica answered, on the shape of the tree or
+//! on the order in which replies came.
+//!
+//! It is right for any subset of replies, none included: what is missing makes totals and facets lower bounds, never
+//! wrong numbers.
 
-use canopy_proto::v1;
+pub mod causes;
+mod facets;
+mod hits;
 
-/// A facet summed over shards.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Facet {
-    /// (value, count, largest possible undercount), by count descending then value ascending, at most the size asked.
-    pub values: Vec<(String, u64, u64)>,
-    /// Some shard is missing or cut: counts are lower bounds.
-    pub lower_bound: bool,
+use canopy_common::coverage::{Cut, Outcome};
+use canopy_proto::{convert, v1};
+
+pub use causes::{Cause, causes};
+pub use facets::{Facet, facets};
+pub use hits::HitMerge;
+
+/// Sum of the shards' totals; true when it is a lower bound: a shard is missing, was cut, or counted to its limit only.
+pub fn total(shards: &[v1::ShardReply]) -> (u64, bool) {
+    let mut sum = (0_u64, false);
+    for shard in shards {
+        let Counted { whole, any } = counted(shard);
+        if any {
+            sum.0 = sum.0.saturating_add(shard.total);
+        }
+        sum.1 |= !whole || shard.total_is_lower_bound;
+    }
+    sum
 }
 
-/// Sum of the shards' totals; true when it is a lower bound.
-pub fn total(_shards: &[v1::ShardReply]) -> (u64, bool) {
-    todo!()
+/// What a shard's counts are worth.
+struct Counted {
+    /// They are the whole truth.
+    whole: bool,
+    /// They are there.
+    any: bool,
 }
 
-/// Facets summed, one per `asked`.
-pub fn facets(_asked: &[v1::FacetBy], _shards: &[v1::ShardReply]) -> Vec<Facet> {
-    todo!()
+fn counted(shard: &v1::ShardReply) -> Counted {
+    match convert::outcome(shard) {
+        // Fewer hits kept than asked does not touch what was counted.
+        Outcome::Answered { cut: Cut::None | Cut::Hits, .. } => Counted { whole: true, any: true },
+        Outcome::Answered { .. } => Counted { whole: false, any: true },
+        _ => Counted { whole: false, any: false },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reply(outcome: v1::Outcome, cut: v1::Cut, total: u64, bound: bool) -> v1::ShardReply {
+        v1::ShardReply {
+            outcome: outcome as i32,
+            cut: cut as i32,
+            total,
+            total_is_lower_bound: bound,
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn totals_say_when_they_are_lower_bounds() {
+        use v1::{Cut, Outcome};
+        let whole = reply(Outcome::Answered, Cut::None, 5, false);
+        let cases = [
+            (vec![], (0, false)),
+            (vec![whole.clone(), reply(Outcome::Answered, Cut::Hits, 2, false)], (7, false)),
+            (vec![whole.clone(), reply(Outcome::Answered, Cut::Deadline, 2, false)], (7, true)),
+            (vec![whole.clone(), reply(Outcome::Answered, Cut::None, 2, true)], (7, true)),
+            (vec![whole.clone(), reply(Outcome::Failed, Cut::None, 99, false)], (5, true)),
+            (vec![whole.clone(), reply(Outcome::Unspecified, Cut::None, 99, false)], (5, true)),
+            (vec![whole, reply(Outcome::Answered, Cut::None, u64::MAX, false)], (u64::MAX, false)),
+        ];
+        for (shards, expected) in cases {
+            assert_eq!(total(&shards), expected);
+        }
+    }
 }

@@ -1,0 +1,158 @@
+//! `[gather]` and `[aggregator]` of the configuration. The engine is the same at the root and at each aggregator, so
+//! its settings stand in one section, `[gather]`; what only the aggregator's process needs is in `[aggregator]`.
+
+use canopy_common::config::{Section, Size, Time};
+use serde::{Deserialize, Serialize};
+
+/// The engine's section.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct GatherConfig {
+    /// Most branches that one node asks itself; with more, and aggregators known, a level of aggregators is put in
+    /// between. Small: deep trees, one more hop. Large: one node handles every reply. Default: 64.
+    pub fanout_max: u32,
+    /// Most shards of one branch. A set of shards with the same replicas that is larger is split, and each part picks
+    /// its own replica, so that the set's replicas share the work of one query. Default: 32.
+    pub branch_shards: u32,
+    /// Time the root keeps back from the search for merging and fetching the page; never more than a quarter of the
+    /// query's deadline. Levels below keep back 1 % (0.5 to 5 ms), for merging alone. Default: 40ms.
+    pub reserve: Time,
+    /// `completion=adaptive`: share of the documents from which on stragglers get only a part of the remaining time.
+    /// A request's `min_coverage` raises it. 1: always wait for all. Default: 0.95.
+    pub enough_coverage: f64,
+    /// That part of the remaining time when one shard is pending. Default: 0.2.
+    pub wait_min: f64,
+    /// That part when as many shards are pending as `enough_coverage` allows. Default: 0.3.
+    pub wait_max: f64,
+    /// Memory that the replies of one query may hold while they are merged; a query over it loses the replies that
+    /// are too many (they count as failed), other queries lose nothing. Default: 256MiB.
+    pub merge_memory: Size,
+}
+
+impl Default for GatherConfig {
+    fn default() -> Self {
+        Self {
+            fanout_max: 64,
+            branch_shards: 32,
+            reserve: Time::ms(40),
+            enough_coverage: 0.95,
+            wait_min: 0.2,
+            wait_max: 0.3,
+            merge_memory: Size(256 << 20),
+        }
+    }
+}
+
+fn outside<T: PartialOrd + std::fmt::Display>(value: T, low: T, high: T) -> Option<String> {
+    (!(low <= value && value <= high)).then(|| format!("{value} is outside {low}..{high}"))
+}
+
+impl Section for GatherConfig {
+    const NAME: &'static str = "gather";
+    const DOCS: &'static [(&'static str, &'static str)] = &[
+        (
+            "fanout_max",
+            "most branches one node asks itself; more put a level of aggregators in between; 2..4096",
+        ),
+        ("branch_shards", "most shards of one branch; larger sets are split over their replicas; 1..1024"),
+        (
+            "reserve",
+            "time the root keeps back for merge and fetch, at most a quarter of the deadline; 1ms..10s",
+        ),
+        (
+            "enough_coverage",
+            "share of the documents after which stragglers get a part of the time left; 0.01..1",
+        ),
+        ("wait_min", "that part when one shard is pending; 0..1, not above wait_max"),
+        ("wait_max", "that part when as many are pending as enough_coverage allows; 0..1"),
+        ("merge_memory", "memory that the replies of one query may hold; 1MiB..64GiB"),
+    ];
+
+    fn problems(&self) -> Vec<(String, String)> {
+        let checks = [
+            ("fanout_max", outside(self.fanout_max, 2, 4096)),
+            ("branch_shards", outside(self.branch_shards, 1, 1024)),
+            ("reserve", outside(self.reserve, Time::ms(1), Time::ms(10_000))),
+            ("enough_coverage", outside(self.enough_coverage, 0.01, 1.0)),
+            ("wait_min", outside(self.wait_min, 0.0, self.wait_max)),
+            ("wait_max", outside(self.wait_max, 0.0, 1.0)),
+            ("merge_memory", outside(self.merge_memory, Size(1 << 20), Size(64 << 30))),
+        ];
+        checks.into_iter().filter_map(|(key, problem)| Some((key.to_owned(), problem?))).collect()
+    }
+}
+
+/// The aggregator's section.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct AggregatorConfig {
+    /// Searches and fetches that run at once; one more is refused before any work, and its caller asks another
+    /// aggregator. Default: 4096.
+    pub max_in_flight: u32,
+    /// Searches that took at least this long go to `/debug/slow`. Default: 250ms.
+    pub slow_threshold: Time,
+}
+
+impl Default for AggregatorConfig {
+    fn default() -> Self {
+        Self { max_in_flight: 4096, slow_threshold: Time::ms(250) }
+    }
+}
+
+impl Section for AggregatorConfig {
+    const NAME: &'static str = "aggregator";
+    const DOCS: &'static [(&'static str, &'static str)] = &[
+        ("max_in_flight", "searches and fetches that run at once; one more is shed; 1..1000000"),
+        ("slow_threshold", "searches that took at least this long go to /debug/slow; 1ms..60s"),
+    ];
+
+    fn problems(&self) -> Vec<(String, String)> {
+        let checks = [
+            ("max_in_flight", outside(self.max_in_flight, 1, 1_000_000)),
+            ("slow_threshold", outside(self.slow_threshold, Time::ms(1), Time::ms(60_000))),
+        ];
+        checks.into_iter().filter_map(|(key, problem)| Some((key.to_owned(), problem?))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_within_their_own_bounds() {
+        assert_eq!(GatherConfig::default().problems(), []);
+        assert_eq!(AggregatorConfig::default().problems(), []);
+    }
+
+    #[test]
+    fn nonsense_is_listed_whole() {
+        let config = GatherConfig {
+            fanout_max: 1,
+            branch_shards: 0,
+            enough_coverage: f64::NAN,
+            wait_min: 0.5,
+            wait_max: 0.4,
+            merge_memory: Size(7),
+            ..GatherConfig::default()
+        };
+        let keys: Vec<String> = config.problems().into_iter().map(|problem| problem.0).collect();
+        assert_eq!(keys, ["fanout_max", "branch_shards", "enough_coverage", "wait_min", "merge_memory"]);
+        let config = AggregatorConfig { max_in_flight: 0, ..AggregatorConfig::default() };
+        assert_eq!(config.problems()[0].0, "max_in_flight");
+    }
+
+    #[test]
+    fn every_key_is_documented() {
+        fn same<T: Section>() {
+            let value = serde_json::to_value(T::default()).unwrap();
+            let mut keys: Vec<&String> = value.as_object().unwrap().keys().collect();
+            let mut documented: Vec<&str> = T::DOCS.iter().map(|entry| entry.0).collect();
+            keys.sort();
+            documented.sort_unstable();
+            assert_eq!(keys, documented);
+        }
+        same::<GatherConfig>();
+        same::<AggregatorConfig>();
+    }
+}

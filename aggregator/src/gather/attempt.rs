@@ -1,0 +1,171 @@
+//! One RPC of a branch: what was asked of whom, and the stream of its replies.
+//!
+//! Dropping a [`Call`] is what cancels: the stream goes (the far side sees its call reset) and the attempt's
+//! cancellation token fires (a node in this process stops its work). The transport's timeout covers only the start of
+//! a stream, so nothing here relies on it.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use canopy_common::{error::Failure, ids::NodeId};
+use canopy_proto::{ReplyStream, v1};
+use futures::{
+    Stream,
+    stream::{AbortHandle, Abortable, FuturesUnordered, StreamFuture},
+};
+use tokio::time::Instant;
+use tokio_util::sync::DropGuard;
+
+use super::retry::History;
+use crate::load::InFlight;
+
+/// How an attempt ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// Runs.
+    Pending,
+    /// Its replies settled shards.
+    Won,
+    /// All its shards were settled by others.
+    Lost,
+    /// It failed or was refused.
+    Failed,
+    /// It was stopped.
+    Cancelled,
+}
+
+impl Fate {
+    /// The word on the timeline.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Won => "won",
+            Self::Lost => "lost",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// One attempt.
+pub struct Attempt {
+    /// Unique in the whole tree for its query.
+    pub id: u64,
+    /// Index of its branch.
+    pub branch: usize,
+    /// Whom it asked.
+    pub node: NodeId,
+    /// Shards asked, as indexes in the request's shards; replies index this list.
+    pub shards: Vec<u32>,
+    /// Which of them a reply named.
+    pub replied: Vec<bool>,
+    /// How many of them no reply named yet.
+    pub waiting: u32,
+    /// What was tried for these shards, this attempt included.
+    pub history: History,
+    /// When it was sent.
+    pub sent: Instant,
+    /// Time it was given.
+    pub budget: Duration,
+    /// Whether it settled a shard.
+    pub won: bool,
+    /// How it ended.
+    pub fate: Fate,
+    /// Timeline of the far side.
+    pub spans: Vec<v1::Span>,
+    /// When it ended.
+    pub ended: Option<Instant>,
+    /// Stops its stream.
+    pub stop: AbortHandle,
+    /// Counted as in flight until it ends.
+    pub flight: Option<InFlight>,
+}
+
+impl Attempt {
+    /// Whether any reply came.
+    pub fn started(&self) -> bool {
+        self.replied.contains(&true)
+    }
+
+    /// Shards that no reply named.
+    pub fn unanswered(&self) -> impl Iterator<Item = u32> {
+        self.shards.iter().zip(&self.replied).filter(|(_, replied)| !**replied).map(|(shard, _)| *shard)
+    }
+
+    /// Ends it; the first fate stays. True when it was running.
+    pub fn end(&mut self, fate: Fate) -> bool {
+        if self.fate != Fate::Pending {
+            return false;
+        }
+        self.fate = fate;
+        self.ended = Some(Instant::now());
+        self.flight = None;
+        true
+    }
+
+    /// Its line on the timeline, times relative to `arrival`.
+    pub fn span(&self, this: &NodeId, arrival: Instant, shard: &str) -> v1::Span {
+        let micros = |time: Duration| time.as_micros() as u64;
+        let until = self.ended.unwrap_or_else(Instant::now);
+        v1::Span {
+            node: this.to_string(),
+            name: format!("ask {}, {} shards", self.node, self.shards.len()),
+            start_us: micros(self.sent.saturating_duration_since(arrival)),
+            duration_us: micros(until.saturating_duration_since(self.sent)),
+            shard: shard.to_owned(),
+            attempt_id: self.id,
+            fate: self.fate.as_str().to_owned(),
+            children: self.spans.clone(),
+        }
+    }
+}
+
+/// What one call said.
+#[derive(Debug)]
+pub enum Said {
+    /// A message.
+    Reply(Box<v1::SearchReply>),
+    /// It failed.
+    Failed(Failure),
+    /// It ended, or was stopped.
+    Ended,
+}
+
+/// Replies of one attempt.
+pub struct Call {
+    /// Index of the attempt.
+    pub attempt: usize,
+    replies: Abortable<ReplyStream>,
+    span: tracing::Span,
+    _stop: DropGuard,
+}
+
+impl Call {
+    /// The call and the handle that stops it.
+    pub fn new(
+        attempt: usize,
+        replies: ReplyStream,
+        stop: DropGuard,
+        span: tracing::Span,
+    ) -> (Self, AbortHandle) {
+        let (handle, registration) = AbortHandle::new_pair();
+        let replies = Abortable::new(replies, registration);
+        (Self { attempt, replies, span, _stop: stop }, handle)
+    }
+}
+
+impl Stream for Call {
+    type Item = Result<v1::SearchReply, Failure>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = &mut *self;
+        let _entered = this.span.enter();
+        Pin::new(&mut this.replies).poll_next(cx)
+    }
+}
+
+/// All running calls; each yields itself back with its next message, so that the loop decides whether it goes on.
+pub type Calls = FuturesUnordered<StreamFuture<Call>>;

@@ -1,0 +1,216 @@
+//! The loop. It waits for whatever comes first (a reply, an instant, the caller) and hands it on; it decides nothing.
+//!
+//! Order within a turn is fixed: the caller first, then withdrawals, then replies, then the timer, so that a reply that
+//! is already here at the last instant still counts (for at most [`DRAIN`]), and a simulation repeats. A turn that
+//! merged many hits yields, because replies that are all ready at once would otherwise keep the runtime from noticing
+//! that the caller left.
+
+use std::{pin::Pin, sync::Arc, time::Duration};
+
+use canopy_common::request::RequestContext;
+use canopy_proto::v1;
+use canopy_topology::routing::RoutingSnapshot;
+use futures::{FutureExt, StreamExt, stream::FuturesUnordered};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::{Instant, Sleep, sleep_until},
+};
+use tokio_util::sync::WaitForCancellationFutureOwned;
+
+use super::{
+    Decision, Gatherer,
+    attempt::{Attempt, Calls, Said},
+    completion::{Completion, Verdict},
+    event::Event,
+    ledger::Ledger,
+    schedule::Schedule,
+};
+use crate::{merge::HitMerge, plan::Branch};
+
+/// How long after its end a search still takes replies that are already here.
+const DRAIN: Duration = Duration::from_millis(1);
+/// Hits merged without letting others run.
+const HITS_PER_TURN: usize = 4096;
+
+/// Shards that the caller no longer wants (empty: any), and where to say how many were open.
+pub type Withdrawal = (Vec<u32>, oneshot::Sender<u32>);
+
+/// One search at one node.
+pub struct Run {
+    pub(super) engine: Arc<Gatherer>,
+    pub(super) context: RequestContext,
+    pub(super) routing: Arc<RoutingSnapshot>,
+    pub(super) request: Arc<v1::SearchRequest>,
+    /// What every attempt sends, but for its own fields.
+    pub(super) template: v1::SearchRequest,
+    pub(super) schedule: Schedule,
+    pub(super) ledger: Ledger,
+    pub(super) merge: HitMerge,
+    pub(super) branches: Vec<Branch>,
+    pub(super) attempts: Vec<Attempt>,
+    pub(super) calls: Calls,
+    pub(super) cancels: FuturesUnordered<futures::future::BoxFuture<'static, ()>>,
+    pub(super) tail: v1::TailReport,
+    pub(super) spans: Vec<v1::Span>,
+    pub(super) hits_this_turn: usize,
+    completion: Completion,
+    withdrawals: Option<mpsc::Receiver<Withdrawal>>,
+    timer: Pin<Box<Sleep>>,
+    gone: Pin<Box<WaitForCancellationFutureOwned>>,
+    flush_at: Option<Instant>,
+}
+
+impl Run {
+    /// Plans and sends the first attempts.
+    pub fn new(
+        engine: Arc<Gatherer>,
+        context: RequestContext,
+        routing: Arc<RoutingSnapshot>,
+        request: Arc<v1::SearchRequest>,
+    ) -> Self {
+        let schedule = Schedule::new(context.deadline, request.level, engine.config.reserve.0);
+        let completion = Completion::new(
+            request.completion.as_ref(),
+            &engine.config,
+            schedule.deadline,
+            schedule.finish_at,
+        );
+        let mut run = Self {
+            template: Self::template(&request),
+            ledger: Ledger::new(&request.shards),
+            merge: HitMerge::of(&request),
+            timer: Box::pin(sleep_until(schedule.finish_at)),
+            gone: Box::pin(context.cancel.clone().cancelled_owned()),
+            completion,
+            schedule,
+            engine,
+            context,
+            routing,
+            request,
+            branches: Vec::new(),
+            attempts: Vec::new(),
+            calls: Calls::new(),
+            cancels: FuturesUnordered::new(),
+            tail: v1::TailReport::default(),
+            spans: Vec::new(),
+            hits_this_turn: 0,
+            withdrawals: None,
+            flush_at: None,
+        };
+        run.begin();
+        run
+    }
+
+    /// Lets the caller withdraw shards while it runs.
+    pub fn withdrawals(&mut self, from: mpsc::Receiver<Withdrawal>) {
+        self.withdrawals = Some(from);
+    }
+
+    /// Runs until it is decided.
+    pub async fn finish(&mut self) -> Decision {
+        loop {
+            if let Some(decision) = self.advance(None).await {
+                return decision;
+            }
+        }
+    }
+
+    /// Runs until it is decided, or until something settled has waited for `linger` to be passed on (`None`).
+    pub async fn advance(&mut self, linger: Option<Duration>) -> Option<Decision> {
+        loop {
+            let now = Instant::now();
+            let wake = match self.completion.decide(now, self.ledger.progress()) {
+                Verdict::Wait(until) => until,
+                Verdict::Finish(decision) if now >= self.schedule.finish_at + DRAIN => return Some(decision),
+                Verdict::Finish(decision) => match self.already_here() {
+                    Some(event) => {
+                        self.handle(event);
+                        continue;
+                    }
+                    None => return Some(decision),
+                },
+            };
+            if let Some(linger) = linger {
+                match self.flush_at {
+                    Some(at) if at <= now => {
+                        self.flush_at = None;
+                        return None;
+                    }
+                    None if self.ledger.has_unsent() => self.flush_at = Some(now + linger),
+                    _ => {}
+                }
+            }
+            let wake = self.flush_at.map_or(wake, |at| at.min(wake));
+            match self.next(wake).await {
+                Event::CallerGone => return Some(Decision::Cancelled),
+                event => self.handle(event),
+            }
+            if self.hits_this_turn >= HITS_PER_TURN {
+                self.hits_this_turn = 0;
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    async fn next(&mut self, wake: Instant) -> Event {
+        if self.timer.deadline() != wake {
+            self.timer.as_mut().reset(wake);
+        }
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut self.gone => return Event::CallerGone,
+                Some((shards, count)) = withdrawn(&mut self.withdrawals) => {
+                    return Event::Withdrawn(shards, count);
+                }
+                Some((said, call)) = self.calls.next(), if !self.calls.is_empty() => {
+                    return Event::Call(call, say(said));
+                }
+                Some(()) = self.cancels.next(), if !self.cancels.is_empty() => {}
+                () = &mut self.timer => return Event::Due,
+            }
+        }
+    }
+
+    /// A reply that needs no waiting, when something is still open.
+    fn already_here(&mut self) -> Option<Event> {
+        if self.ledger.progress().open == 0 || self.calls.is_empty() {
+            return None;
+        }
+        let (said, call) = self.calls.next().now_or_never()??;
+        Some(Event::Call(call, say(said)))
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Call(call, Said::Reply(reply)) => {
+                if self.replied(call.attempt, *reply) {
+                    self.calls.push(call.into_future());
+                }
+            }
+            Event::Call(call, Said::Failed(failure)) => self.failed(call.attempt, &failure),
+            Event::Call(call, Said::Ended) => self.ended(call.attempt),
+            Event::Withdrawn(shards, count) => {
+                let open = self.withdraw(&shards);
+                let _caller_may_be_gone = count.send(open);
+            }
+            Event::Due | Event::CallerGone => {}
+        }
+    }
+}
+
+fn say(said: Option<Result<v1::SearchReply, canopy_common::error::Failure>>) -> Said {
+    match said {
+        Some(Ok(reply)) => Said::Reply(Box::new(reply)),
+        Some(Err(failure)) => Said::Failed(failure),
+        None => Said::Ended,
+    }
+}
+
+/// The next withdrawal; pending for ever when nobody can send one.
+async fn withdrawn(from: &mut Option<mpsc::Receiver<Withdrawal>>) -> Option<Withdrawal> {
+    match from {
+        Some(receiver) => receiver.recv().await,
+        None => futures::future::pending().await,
+    }
+}

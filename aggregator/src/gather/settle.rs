@@ -1,0 +1,216 @@
+//! What a message does to the account: checked, then shard by shard settled, held or tried again.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use canopy_common::{
+    coverage::Outcome,
+    error::{ErrorClass, Failure},
+};
+use canopy_proto::{convert, v1};
+
+use super::{
+    attempt::Fate,
+    check::{self, Asked},
+    dispatch::{Again, class_of, outcome_of},
+    ledger::{Accepted, missing, shortened},
+    retry::Retry,
+    run::Run,
+};
+
+impl Run {
+    /// Takes a message of an attempt; false when the call must not go on.
+    pub(super) fn replied(&mut self, index: usize, mut reply: v1::SearchReply) -> bool {
+        let attempt = &self.attempts[index];
+        if attempt.fate == Fate::Cancelled {
+            return false;
+        }
+        let asked = Asked { replied: &attempt.replied, k: self.merge.k(), facets: self.request.facets.len() };
+        if let Err(why) = check::reply(&reply, asked) {
+            self.engine.metrics.malformed.inc();
+            let why = format!("malformed reply: {why}");
+            self.failed(index, &Failure::new(ErrorClass::Internal, why));
+            return false;
+        }
+        self.reported(index, &mut reply);
+        let full = self.merge.bytes() + self.ledger.bytes() > self.engine.config.merge_memory.0 as usize;
+        let mut accepted = vec![Accepted::Late; self.attempts[index].shards.len()];
+        let mut refused = Vec::new();
+        for shard in reply.shards {
+            let at = shard.shard as usize;
+            if let Some(verdict) = self.shard_replied(index, shard, full, &mut refused) {
+                accepted[at] = verdict;
+            }
+        }
+        self.merge_hits(index, reply.hits, &accepted);
+        self.elsewhere(index, refused);
+        let attempt = &mut self.attempts[index];
+        if attempt.waiting == 0 && attempt.fate == Fate::Pending {
+            let fate = if attempt.won { Fate::Won } else { Fate::Failed };
+            self.end(index, fate);
+        }
+        true
+    }
+
+    /// Takes what a message says of its sender.
+    fn reported(&mut self, index: usize, reply: &mut v1::SearchReply) {
+        let attempt = &mut self.attempts[index];
+        if let (Some(call), Some(flight)) = (&reply.call, &attempt.flight) {
+            let wait = Duration::from_micros(call.queue_wait_us);
+            flight.load().report(wait.max(Duration::from_millis(call.pushback_ms.min(60_000))));
+        }
+        if let Some(below) = reply.tail.take() {
+            self.tail.attempts = self.tail.attempts.saturating_add(below.attempts);
+            self.tail.hedges = self.tail.hedges.saturating_add(below.hedges);
+            self.tail.hedges_won = self.tail.hedges_won.saturating_add(below.hedges_won);
+            self.tail.retries = self.tail.retries.saturating_add(below.retries);
+            self.tail.budget_denied = self.tail.budget_denied.saturating_add(below.budget_denied);
+        }
+        if self.request.trace {
+            attempt.spans.append(&mut reply.spans);
+        }
+    }
+
+    /// Takes one shard's reply. `None`: it is no answer.
+    fn shard_replied(
+        &mut self,
+        index: usize,
+        mut reply: v1::ShardReply,
+        full: bool,
+        refused: &mut Vec<(u32, ErrorClass)>,
+    ) -> Option<Accepted> {
+        let attempt = &mut self.attempts[index];
+        let at = reply.shard as usize;
+        attempt.replied[at] = true;
+        attempt.waiting -= 1;
+        let shard = attempt.shards[at];
+        reply.shard = shard;
+        let (node, wanted) = (attempt.node.clone(), self.request.version);
+        if let Outcome::Answered { .. } = convert::outcome(&reply) {
+            if reply.version != wanted {
+                let why = format!("{node}: answered from v{} where v{wanted} was asked", reply.version);
+                let skew = Outcome::Failed(ErrorClass::FailedPrecondition);
+                reply = missing(shard, wanted, &skew, why);
+            } else if full {
+                self.engine.metrics.over_memory.inc();
+                let limit = self.engine.config.merge_memory;
+                let why =
+                    format!("{node}: the merge of this query is over {limit}; ask for fewer facet values");
+                reply = missing(shard, wanted, &Outcome::Failed(ErrorClass::Quota), why);
+            } else {
+                attempt.won = true;
+                let accepted = self.ledger.answered(reply, &node);
+                self.release(shard);
+                return Some(accepted);
+            }
+        } else {
+            self.say_who(&mut reply, &node.0);
+        }
+        let class = class_of(&reply);
+        if self.ledger.refused(reply) {
+            refused.push((shard, class));
+        }
+        None
+    }
+
+    /// Puts the node's name before a reason that came from below, once.
+    fn say_who(&self, reply: &mut v1::ShardReply, node: &str) {
+        let class = class_of(reply);
+        if reply.reason.is_empty() {
+            class.code().clone_into(&mut reply.reason);
+        }
+        if reply.node.is_empty() {
+            node.clone_into(&mut reply.node);
+        }
+        if !reply.reason.contains(reply.node.as_str()) {
+            reply.reason = format!("{}: {}", reply.node, reply.reason);
+        }
+        reply.reason = shortened(std::mem::take(&mut reply.reason));
+        reply.version = if reply.version == 0 { self.request.version } else { reply.version };
+        (reply.documents_searched, reply.documents_pruned) = (0, 0);
+        reply.facets.clear();
+    }
+
+    fn merge_hits(&mut self, index: usize, hits: Vec<v1::Hit>, accepted: &[Accepted]) {
+        self.hits_this_turn += hits.len();
+        for mut hit in hits {
+            let at = hit.shard as usize;
+            hit.shard = self.attempts[index].shards[at];
+            match accepted[at] {
+                Accepted::Settled => self.merge.push(hit),
+                Accepted::Held => self.ledger.stash(hit),
+                Accepted::Late => {}
+            }
+        }
+    }
+
+    /// An attempt failed: what it did not answer is tried elsewhere or settled.
+    pub(super) fn failed(&mut self, index: usize, failure: &Failure) {
+        let attempt = &mut self.attempts[index];
+        if attempt.fate == Fate::Cancelled {
+            return;
+        }
+        if let (Some(flight), false) = (&attempt.flight, failure.class == ErrorClass::InvalidArgument) {
+            let stay_away = Duration::from_millis(failure.pushback_ms.unwrap_or(0).min(60_000));
+            flight.load().failed(attempt.budget.max(stay_away));
+        }
+        let started = attempt.started();
+        let outcome = outcome_of(failure.class, started);
+        let reason = format!("{}: {failure}", attempt.node);
+        let open: Vec<u32> = attempt.unanswered().collect();
+        attempt.replied.fill(true);
+        attempt.waiting = 0;
+        let mut refused = Vec::new();
+        for shard in open {
+            if self.ledger.refused(missing(shard, self.request.version, &outcome, reason.clone())) {
+                refused.push((shard, failure.class));
+            }
+        }
+        if failure.class != ErrorClass::Unavailable || started {
+            self.attempts[index].history.reached = true;
+        }
+        self.end(index, Fate::Failed);
+        let sets = self.sets(index, refused, started);
+        self.again(sets);
+    }
+
+    /// A stream ended. Shards it never named are failed.
+    pub(super) fn ended(&mut self, index: usize) {
+        let attempt = &self.attempts[index];
+        if attempt.waiting > 0 && attempt.fate != Fate::Cancelled {
+            let why = format!("the stream ended with {} shards unanswered", attempt.waiting);
+            self.failed(index, &Failure::new(ErrorClass::Internal, why));
+        }
+    }
+
+    /// Shards that an attempt's replies refused: tried elsewhere or settled.
+    fn elsewhere(&mut self, index: usize, refused: Vec<(u32, ErrorClass)>) {
+        if !refused.is_empty() {
+            self.attempts[index].history.reached = true;
+            let sets = self.sets(index, refused, false);
+            self.again(sets);
+        }
+    }
+
+    /// Groups refused shards by the retry they have left; those without one are settled.
+    fn sets(&mut self, index: usize, refused: Vec<(u32, ErrorClass)>, started: bool) -> Vec<Again> {
+        let (branch, history) = (self.attempts[index].branch, self.attempts[index].history.clone());
+        let mut sets: BTreeMap<Retry, Vec<u32>> = BTreeMap::new();
+        for (shard, class) in refused {
+            match history.left(class, started) {
+                Some(retry) => sets.entry(retry).or_default().push(shard),
+                None => self.give_up(&[shard], &Outcome::TimedOut, "not asked again"),
+            }
+        }
+        let again = |(retry, shards)| Again { branch, shards, history: history.clone(), retry };
+        sets.into_iter().map(again).collect()
+    }
+
+    /// Ends an attempt and notes it on the timeline.
+    pub(super) fn end(&mut self, index: usize, fate: Fate) {
+        let attempt = &mut self.attempts[index];
+        if attempt.end(fate) {
+            let took = attempt.ended.unwrap_or(attempt.sent) - attempt.sent;
+            self.engine.metrics.attempt_ended(took);
+        }
+    }
+}
