@@ -15,13 +15,15 @@ use tokio::time::Instant;
 pub enum Lane {
     /// Readiness checks: rare, tiny, never refused.
     Probe,
+    /// The second half of a query that has cost its search already.
+    Fetch,
     /// A person waits.
     Interactive,
     /// Nobody waits.
     Batch,
 }
 
-const LANES: usize = 3;
+const LANES: usize = 4;
 
 /// What becomes of a task. Each task is told exactly one, unless its owner takes it out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,12 +73,12 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// An empty queue of at most `interactive` and `batch` tasks.
+    /// An empty queue of at most `interactive` and `batch` tasks, and as many fetches as `interactive`.
     pub fn new(interactive: usize, batch: usize) -> Self {
         Self {
             lists: Mutex::new(Lists::default()),
             wake: Condvar::new(),
-            limits: [usize::MAX, interactive, batch],
+            limits: [usize::MAX, interactive, interactive, batch],
         }
     }
 

@@ -1,0 +1,138 @@
+//! `[leaf]` of the configuration.
+
+use canopy_common::config::{Section, Size, Time};
+use serde::{Deserialize, Serialize};
+
+/// The section.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LeafConfig {
+    /// Search threads; 0: one per core. More than cores only helps when the index does not fit into memory.
+    /// Default: 0.
+    pub threads: u32,
+    /// Searches of interactive queries that may wait for a thread; more are shed at once. A longer queue answers more
+    /// of a burst, later. Default: 256.
+    pub queue: u32,
+    /// The same for batch queries, which wait behind all interactive ones. Default: 64.
+    pub batch_queue: u32,
+    /// Shards verified and opened at a time; 0: one per core. Default: 0.
+    pub open_threads: u32,
+    /// Shards that finish within this time of each other share one reply. Longer saves messages, shorter shows the
+    /// first hits earlier. Default: 500us.
+    pub coalesce: Time,
+    /// How long a view outlives the deadline of the searches that used it, so that their fetches still find it.
+    /// Default: 2s.
+    pub lease_grace: Time,
+    /// Replaced views that are kept for such fetches at most. Default: 64.
+    pub leases: u32,
+    /// How much of a document's text is looked at for its snippet. Default: 128KiB.
+    pub snippet_scan: Size,
+    /// Searches that take at least this long are noted on the page of slow queries. Default: 250ms.
+    pub slow: Time,
+}
+
+impl Default for LeafConfig {
+    fn default() -> Self {
+        Self {
+            threads: 0,
+            queue: 256,
+            batch_queue: 64,
+            open_threads: 0,
+            coalesce: Time(std::time::Duration::from_micros(500)),
+            lease_grace: Time::ms(2000),
+            leases: 64,
+            snippet_scan: Size(128 << 10),
+            slow: Time::ms(250),
+        }
+    }
+}
+
+impl LeafConfig {
+    /// Search threads, cores counted.
+    pub fn search_threads(&self) -> usize {
+        or_cores(self.threads)
+    }
+
+    /// Opening threads, cores counted.
+    pub fn opening_threads(&self) -> usize {
+        or_cores(self.open_threads)
+    }
+}
+
+fn or_cores(number: u32) -> usize {
+    match number {
+        0 => std::thread::available_parallelism().map_or(2, std::num::NonZeroUsize::get),
+        number => number as usize,
+    }
+}
+
+impl Section for LeafConfig {
+    const NAME: &'static str = "leaf";
+    const DOCS: &'static [(&'static str, &'static str)] = &[
+        ("threads", "search threads; 0: one per core; 0..1024"),
+        ("queue", "interactive searches that may wait for a thread; 1..65536"),
+        ("batch_queue", "batch searches that may wait for a thread; 1..65536"),
+        ("open_threads", "shards verified and opened at a time; 0: one per core; 0..1024"),
+        ("coalesce", "shards that finish within this time share one reply; 0s..10ms"),
+        ("lease_grace", "how long a view outlives the searches that used it; 0s..1min"),
+        ("leases", "replaced views kept for late fetches; 1..4096"),
+        ("snippet_scan", "how much of a text is looked at for its snippet; 4KiB..16MiB"),
+        ("slow", "searches that take at least this long are noted as slow; 0s..1min"),
+    ];
+
+    fn problems(&self) -> Vec<(String, String)> {
+        let mut found = Vec::new();
+        let mut number = |key: &str, value: u32, low: u32, high: u32| {
+            if !(low..=high).contains(&value) {
+                found.push((key.to_owned(), format!("{value} is outside {low}..{high}")));
+            }
+        };
+        number("threads", self.threads, 0, 1024);
+        number("queue", self.queue, 1, 65_536);
+        number("batch_queue", self.batch_queue, 1, 65_536);
+        number("open_threads", self.open_threads, 0, 1024);
+        number("leases", self.leases, 1, 4096);
+        let mut time = |key: &str, value: Time, high: Time| {
+            if value > high {
+                found.push((key.to_owned(), format!("{value} is above {high}")));
+            }
+        };
+        time("coalesce", self.coalesce, Time::ms(10));
+        time("lease_grace", self.lease_grace, Time::ms(60_000));
+        time("slow", self.slow, Time::ms(60_000));
+        let scan = self.snippet_scan;
+        if !(4 << 10..=16 << 20).contains(&scan.0) {
+            found.push(("snippet_scan".to_owned(), format!("{scan} is outside 4KiB..16MiB")));
+        }
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_is_documented_and_bounded() {
+        assert!(LeafConfig::default().problems().is_empty());
+        let keys = serde_json::to_value(LeafConfig::default()).unwrap();
+        let mut keys: Vec<_> = keys.as_object().unwrap().keys().map(String::as_str).collect();
+        let mut documented: Vec<_> = LeafConfig::DOCS.iter().map(|(key, _)| *key).collect();
+        keys.sort_unstable();
+        documented.sort_unstable();
+        assert_eq!(keys, documented);
+        let wild = LeafConfig {
+            threads: 5000,
+            queue: 0,
+            batch_queue: 0,
+            open_threads: 5000,
+            coalesce: Time::ms(11),
+            lease_grace: Time::ms(60_001),
+            leases: 0,
+            snippet_scan: Size(1),
+            slow: Time::ms(60_001),
+        };
+        assert_eq!(wild.problems().len(), documented.len());
+        assert!(LeafConfig::default().search_threads() > 0);
+    }
+}

@@ -1,0 +1,135 @@
+//! What the leaf tells of itself: started, ready, status.
+//!
+//! Ready means: it would answer. The check runs a real query on every shard that is served, on the search threads and
+//! through their queue, so that stuck threads show; its result is kept for a second, so that probes cost next to
+//! nothing. A leaf that still opens shards, serves none, or is leaving is not ready; one with a quarantined shard is,
+//! because the others answer and callers are told of that one. Liveness is the process' own and depends on nobody.
+
+use std::{sync::Arc, time::Duration};
+
+use canopy_common::{admin::Health, deadline::Deadline, drain::Drain};
+use futures::{FutureExt, future::BoxFuture};
+use tokio::{
+    sync::{Mutex, oneshot},
+    time::Instant,
+};
+
+use crate::{
+    executor::{Lane, Task, Turn},
+    node::Parts,
+    shards::{Serving, State, warm},
+    stop::Stop,
+};
+
+/// How long a result is kept.
+const FRESH: Duration = Duration::from_secs(1);
+/// Longest wait for the probes of all shards.
+const PATIENCE: Duration = Duration::from_millis(1500);
+
+/// Health of one leaf.
+pub struct LeafHealth {
+    parts: Arc<Parts>,
+    drain: Drain,
+    last: Mutex<Option<(Instant, Result<(), String>)>>,
+}
+
+impl LeafHealth {
+    /// Health of these parts.
+    pub fn new(parts: Arc<Parts>, drain: Drain) -> Self {
+        Self { parts, drain, last: Mutex::new(None) }
+    }
+
+    async fn check(&self) -> Result<(), String> {
+        let board = &self.parts.shards.board;
+        let counts = board.counts();
+        let of = |state| counts.get(&state).copied().unwrap_or(0);
+        if counts.is_empty() {
+            return Err("no shard is placed on this leaf".to_owned());
+        }
+        if !board.settled() {
+            let all: usize = counts.values().sum();
+            return Err(format!("opening: {} of {all} shards serve", of(State::Serving)));
+        }
+        let servings: Vec<_> = self.parts.shards.directory.snapshot().all().cloned().collect();
+        if servings.is_empty() {
+            let (bad, failed) = (of(State::Quarantined), of(State::Failed));
+            return Err(format!("no shard serves: {bad} quarantined, {failed} could not be opened"));
+        }
+        let (tell, told) = oneshot::channel();
+        let (parts, deadline) = (self.parts.clone(), Deadline::after(PATIENCE));
+        let task = Task {
+            lane: Lane::Probe,
+            deadline,
+            owner: 0,
+            run: Box::new(move |turn| {
+                let result = match turn {
+                    Turn::Run(_) => probe(&parts, &servings, deadline),
+                    Turn::Expired(_) | Turn::Closed => Err("the search threads are stuck".to_owned()),
+                };
+                let _asker_may_be_gone = tell.send(result);
+            }),
+        };
+        self.parts.executor.submit(vec![task]);
+        match tokio::time::timeout(PATIENCE, told).await {
+            Ok(Ok(result)) => result,
+            Ok(Err(_)) | Err(_) => Err("the search threads are stuck".to_owned()),
+        }
+    }
+}
+
+/// Asks every shard; one that turns out damaged is quarantined and counts no more.
+fn probe(parts: &Arc<Parts>, servings: &[Arc<Serving>], deadline: Deadline) -> Result<(), String> {
+    let stop = Stop::new(deadline, Arc::default());
+    let mut answered = 0;
+    for serving in servings {
+        let result = warm::check(&serving.view, &serving.probe, &stop);
+        match parts.shards.judge(serving, result.as_ref().err()) {
+            None => answered += 1,
+            Some(failure) if serving.retired() => {
+                tracing::warn!(shard = %serving.view.shard, %failure, "a readiness check found damage");
+            }
+            Some(failure) => return Err(format!("shard {}: {failure}", serving.view.shard)),
+        }
+    }
+    if answered > 0 { Ok(()) } else { Err("no shard answers".to_owned()) }
+}
+
+impl Health for LeafHealth {
+    fn started(&self) -> bool {
+        self.parts.shards.board.settled()
+    }
+
+    fn ready(&self) -> BoxFuture<'_, Result<(), String>> {
+        async {
+            if self.drain.started() {
+                return Err("draining".to_owned());
+            }
+            let mut last = self.last.lock().await;
+            if let Some((at, result)) = &*last
+                && at.elapsed() < FRESH
+            {
+                return result.clone();
+            }
+            let result = self.check().await;
+            *last = Some((Instant::now(), result.clone()));
+            result
+        }
+        .boxed()
+    }
+
+    fn status(&self) -> serde_json::Value {
+        let parts = &self.parts;
+        serde_json::json!({
+            "role": "leaf",
+            "node": parts.shards.node.to_string(),
+            "epoch": parts.epoch.0,
+            "draining": self.drain.started(),
+            "threads": parts.executor.threads(),
+            "queued": parts.executor.queued(),
+            "running": parts.calls.running(),
+            "in_flight_shards": parts.metrics.in_flight.get(),
+            "views": parts.shards.leases.len(),
+            "shards": parts.shards.board.to_json(),
+        })
+    }
+}

@@ -1,0 +1,172 @@
+//! The leaf as a [`SearchNode`]: search, fetch, cancel over the shards it holds.
+
+use std::{sync::Arc, time::Duration};
+
+use canopy_common::{
+    error::Failure,
+    ids::{AttemptId, Epoch, QueryId},
+    request::RequestContext,
+    telemetry::SlowQueries,
+};
+use canopy_proto::{
+    ReplyStream, SearchNode,
+    v1::{CallReport, CancelRequest, FetchReply, FetchRequest, SearchRequest, ShardReply},
+};
+use futures::{FutureExt, future::BoxFuture};
+
+use crate::{
+    call::{Call, Settled},
+    calls::{Calls, Cancelled, MOST_SHARDS},
+    config::LeafConfig,
+    executor::Executor,
+    fetch,
+    metrics::Metrics,
+    reply, search,
+    search_shard::ShardResult,
+    shards::Shards,
+    stop::Stop,
+    view::ShardView,
+};
+
+/// The search of one shard: [`crate::search_shard::search`], or what a test puts in its place.
+pub type SearchShard = Box<dyn Fn(&ShardView, &SearchRequest, u32, &Stop) -> ShardResult + Send + Sync>;
+
+/// What the calls of a leaf share.
+pub struct Parts {
+    /// Settings.
+    pub config: LeafConfig,
+    /// Largest message, bytes.
+    pub max_message: usize,
+    /// Epoch of the routing snapshot this leaf follows.
+    pub epoch: Epoch,
+    /// What it holds.
+    pub shards: Arc<Shards>,
+    /// Its threads.
+    pub executor: Executor,
+    /// Its running searches.
+    pub calls: Calls,
+    /// Its metrics.
+    pub metrics: Metrics,
+    /// Where slow searches are noted.
+    pub slow: SlowQueries,
+    /// Searches one shard.
+    pub search: SearchShard,
+}
+
+impl Parts {
+    /// Settles one shard of a call.
+    pub(crate) fn settle(&self, call: &Call, settled: Settled, took: Duration) {
+        let outcome = reply::outcome_word(&settled.reply);
+        if call.settle(settled, took) {
+            self.metrics.in_flight.dec();
+            self.metrics.outcomes.with_label_values(&[outcome]).inc();
+        }
+    }
+
+    /// Settles the open shards of `which` (all when empty); how many there were.
+    pub(crate) fn settle_open(&self, call: &Call, which: &[u32], make: impl Fn(u32) -> ShardReply) -> usize {
+        let outcome = reply::outcome_word(&make(0));
+        let count = call.settle_open(which, make);
+        self.metrics.in_flight.sub(count as i64);
+        self.metrics.outcomes.with_label_values(&[outcome]).inc_by(count as u64);
+        if count > 0 && call.all_settled() {
+            self.executor.remove(call.number);
+        }
+        count
+    }
+
+    /// Stops shards of a call (all when empty); how many were open.
+    pub(crate) fn cancel(&self, call: &Call, which: &[u32]) -> usize {
+        let node = &self.shards.node.0;
+        let stopped = self.settle_open(call, which, |index| reply::cancelled(index, node));
+        self.metrics.cancelled.inc_by(stopped as u64);
+        stopped
+    }
+
+    /// What every reply says of this node.
+    pub(crate) fn report(&self, call: &Call, pushback: Duration) -> CallReport {
+        self.report_of(call.queue_us(), pushback)
+    }
+
+    /// See [`Parts::report`].
+    pub(crate) fn report_of(&self, queue_wait_us: u64, pushback: Duration) -> CallReport {
+        CallReport {
+            node: self.shards.node.to_string(),
+            in_flight: u32::try_from(self.metrics.in_flight.get()).unwrap_or(0),
+            queue_wait_us,
+            pushback_ms: pushback.as_millis() as u64,
+            epoch: self.epoch.0,
+        }
+    }
+
+    /// Notes a search that took long, with the shards of its last message.
+    pub(crate) fn note_slow(&self, context: &RequestContext, call: &Call, settled: &[Settled]) {
+        let took = call.arrived.elapsed();
+        if took < self.config.slow.0 {
+            return;
+        }
+        let shards: Vec<_> = settled
+            .iter()
+            .map(|one| {
+                let shard = call.request.shards.get(one.reply.shard as usize);
+                serde_json::json!({
+                    "shard": shard.map(|shard| shard.shard.as_str()),
+                    "outcome": reply::outcome_word(&one.reply),
+                    "queue_us": one.reply.queue_us,
+                    "search_us": one.reply.search_us,
+                })
+            })
+            .collect();
+        self.slow.push(serde_json::json!({
+            "query_id": context.query.to_string(),
+            "took_ms": took.as_secs_f64() * 1e3,
+            "queue_ms": call.queue_us() as f64 / 1e3,
+            "shards": shards,
+        }));
+    }
+}
+
+/// A leaf.
+pub struct LeafNode(Arc<Parts>);
+
+impl LeafNode {
+    /// A leaf of these parts.
+    pub fn new(parts: Arc<Parts>) -> Self {
+        Self(parts)
+    }
+}
+
+impl SearchNode for LeafNode {
+    fn search(&self, context: RequestContext, request: SearchRequest) -> ReplyStream {
+        search::start(&self.0, context, request)
+    }
+
+    fn fetch(
+        &self,
+        context: RequestContext,
+        request: FetchRequest,
+    ) -> BoxFuture<'static, Result<FetchReply, Failure>> {
+        fetch::run(self.0.clone(), context, request).boxed()
+    }
+
+    fn cancel(&self, request: CancelRequest) -> BoxFuture<'static, Result<u32, Failure>> {
+        futures::future::ready(cancel(&self.0, &request)).boxed()
+    }
+}
+
+fn cancel(parts: &Parts, request: &CancelRequest) -> Result<u32, Failure> {
+    let query = QueryId::from_wire(&request.query_id)
+        .map_err(|error| Failure::invalid("query_id", error.to_string()))?;
+    if request.shards.len() > MOST_SHARDS {
+        let message =
+            format!("{} shards; the limit is {MOST_SHARDS}: name none to stop all", request.shards.len());
+        return Err(Failure::invalid("shards", message).with_limit(MOST_SHARDS as u64));
+    }
+    match parts.calls.cancel(query, AttemptId(request.attempt_id), &request.shards) {
+        Cancelled::Running(call) => Ok(parts.cancel(&call, &request.shards) as u32),
+        Cancelled::Nothing | Cancelled::Marked => Ok(0),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,108 @@
+//! Messages of the search stream: settled shards together, their hits as one list in result order.
+//!
+//! One list is safe because hits carry the shard they are of, and because the best k of the union are all that any
+//! merge above can use. Not so when hits are collapsed: there the merge above may drop hits and need the ones behind
+//! them, so nothing is cut.
+
+use canopy_common::error::{ErrorClass, Failure};
+use canopy_proto::{
+    convert,
+    v1::{CallReport, Hit, Outcome, SearchReply, SearchRequest, ShardReply},
+};
+
+use crate::call::Settled;
+
+/// One message for these shards.
+pub fn message(request: &SearchRequest, settled: Vec<Settled>, call: CallReport) -> SearchReply {
+    let most = settled.iter().filter_map(|one| request.shards.get(one.reply.shard as usize));
+    let most = most.map(|shard| shard.k as usize).max().unwrap_or(0);
+    let (mut lists, mut shards, mut spans) = (Vec::with_capacity(settled.len()), Vec::new(), Vec::new());
+    for one in settled {
+        if !one.hits.is_empty() {
+            lists.push(one.hits);
+        }
+        shards.push(one.reply);
+        spans.extend(one.span);
+    }
+    SearchReply { hits: merge(request, lists, most), shards, call: Some(call), tail: None, spans }
+}
+
+fn merge(request: &SearchRequest, mut lists: Vec<Vec<Hit>>, most: usize) -> Vec<Hit> {
+    if lists.len() < 2 {
+        return lists.pop().unwrap_or_default();
+    }
+    let order = convert::order(&request.sort);
+    let mut keyed: Vec<_> = lists.into_iter().flatten().map(|hit| (convert::sort_key(&hit), hit)).collect();
+    keyed.sort_by(|a, b| order.cmp(&a.0, &b.0));
+    if request.collapse.is_empty() {
+        keyed.truncate(most);
+    }
+    keyed.into_iter().map(|(_, hit)| hit).collect()
+}
+
+/// A shard that did not answer.
+pub fn unanswered(shard: u32, node: &str, outcome: Outcome, reason: impl Into<String>) -> ShardReply {
+    ShardReply {
+        shard,
+        outcome: outcome as i32,
+        reason: reason.into(),
+        node: node.to_owned(),
+        ..Default::default()
+    }
+}
+
+/// A shard that failed.
+pub fn failed(shard: u32, node: &str, failure: &Failure) -> ShardReply {
+    ShardReply {
+        error_class: failure.class as u32,
+        ..unanswered(shard, node, Outcome::Failed, failure.message.clone())
+    }
+}
+
+/// The caller wanted no more.
+pub fn cancelled(shard: u32, node: &str) -> ShardReply {
+    failed(shard, node, &Failure::new(ErrorClass::Cancelled, "the caller stopped it"))
+}
+
+/// The word for metrics.
+pub fn outcome_word(reply: &ShardReply) -> &'static str {
+    match Outcome::try_from(reply.outcome) {
+        Ok(Outcome::Answered) => "answered",
+        Ok(Outcome::TimedOut) => "timed_out",
+        Ok(Outcome::Shed) => "shed",
+        Ok(Outcome::Unavailable) => "unavailable",
+        Ok(Outcome::Skipped) => "skipped",
+        Ok(Outcome::Failed | Outcome::Unspecified) | Err(_) => "failed",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use canopy_proto::v1::ShardRequest;
+
+    use super::*;
+
+    fn settled(shard: u32, scores: &[f32]) -> Settled {
+        let hit = |(at, score): (usize, &f32)| Hit {
+            shard,
+            key_low: u64::from(shard) * 100 + at as u64,
+            score: *score,
+            ..Default::default()
+        };
+        let hits = scores.iter().enumerate().map(hit).collect();
+        Settled { hits, reply: ShardReply { shard, ..Default::default() }, span: None }
+    }
+
+    #[test]
+    fn hits_of_several_shards_are_one_list_of_the_largest_k() {
+        let shard = |k| ShardRequest { k, ..Default::default() };
+        let mut request = SearchRequest { shards: vec![shard(2), shard(3), shard(9)], ..Default::default() };
+        let make = || vec![settled(1, &[5.0, 4.0, 1.0]), settled(0, &[5.0, 3.0])];
+        let reply = message(&request, make(), CallReport::default());
+        let got: Vec<_> = reply.hits.iter().map(|hit| (hit.shard, hit.score)).collect();
+        assert_eq!(got, [(0, 5.0), (1, 5.0), (1, 4.0)]);
+        assert_eq!(reply.shards.iter().map(|shard| shard.shard).collect::<Vec<_>>(), [1, 0]);
+        request.collapse = "host".into();
+        assert_eq!(message(&request, make(), CallReport::default()).hits.len(), 5);
+    }
+}

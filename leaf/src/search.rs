@@ -1,0 +1,277 @@
+//! Search at the leaf, the story: find the views, admit, queue, search shard by shard on the leaf's own threads, send
+//! what settles, and at the deadline account for what did not.
+//!
+//! Up to as many tasks as there are threads work on a call, each taking the next shard that nobody has taken: shards of
+//! one call run side by side when threads are idle, and cost one queue entry when they are not. The stream's own timer
+//! settles what is open at the deadline, so a stuck thread can't hold an answer back. When the stream is dropped,
+//! running searches are told to stop and waiting ones leave the queue.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    time::Duration,
+};
+
+use canopy_common::{
+    error::{ErrorClass, Failure},
+    ids::Version,
+    request::{Priority, RequestContext},
+};
+use canopy_proto::{
+    ReplyStream,
+    v1::{Outcome, SearchReply, SearchRequest, ShardReply, Span},
+};
+use futures::StreamExt;
+use tokio::time::Instant;
+
+use crate::{
+    call::{Call, Found, Settled, Target},
+    executor::{Lane, Task, Turn},
+    node::Parts,
+    reply,
+    search_shard::ShardResult,
+    shards::Serving,
+};
+
+/// Starts a search at once; its replies as a stream.
+pub fn start(parts: &Arc<Parts>, context: RequestContext, request: SearchRequest) -> ReplyStream {
+    let request = Arc::new(request);
+    let span = tracing::info_span!("leaf_search", query = %context.query, shards = request.shards.len());
+    let mut refused = Vec::new();
+    let servings = find(parts, &request, &mut refused);
+    let call = Arc::new(Call::new(
+        parts.calls.number(),
+        request,
+        context.deadline,
+        servings,
+        parts.config.coalesce.0,
+        span,
+    ));
+    parts.metrics.in_flight.add(call.request.shards.len() as i64);
+    let stopped = parts.calls.begin(context.query, context.attempt, &call);
+    let mut stream = Stream { parts: parts.clone(), call, context, pushback: Duration::ZERO };
+    for (index, failure) in refused {
+        let reply = reply::failed(index, &parts.shards.node.0, &failure);
+        stream.parts.settle(&stream.call, Settled { reply, ..Settled::default() }, Duration::ZERO);
+    }
+    if let Some(shards) = stopped {
+        parts.cancel(&stream.call, &shards);
+    }
+    stream.admit();
+    futures::stream::unfold(stream, |mut stream| async move {
+        let item = stream.next().await?;
+        Some((item, stream))
+    })
+    .boxed()
+}
+
+/// The views of the asked shards, from one snapshot; what is not held goes to `refused`.
+fn find(
+    parts: &Parts,
+    request: &SearchRequest,
+    refused: &mut Vec<(u32, Failure)>,
+) -> Vec<(u32, Arc<Serving>)> {
+    let snapshot = parts.shards.directory.snapshot();
+    let version = Version(request.version);
+    let mut found = Vec::with_capacity(request.shards.len());
+    for (index, shard) in request.shards.iter().enumerate() {
+        match parts.shards.find(&snapshot, &request.corpus, version, &shard.shard) {
+            Ok(serving) => found.push((index as u32, serving)),
+            Err(failure) => refused.push((index as u32, failure)),
+        }
+    }
+    found
+}
+
+struct Stream {
+    parts: Arc<Parts>,
+    call: Arc<Call>,
+    context: RequestContext,
+    pushback: Duration,
+}
+
+impl Stream {
+    /// Queues the call, or settles it without any work.
+    fn admit(&mut self) {
+        if self.call.all_settled() {
+            return;
+        }
+        let remaining = self.context.deadline.remaining();
+        if remaining.is_zero() {
+            self.settle_open(Outcome::TimedOut, "the deadline had passed when the search arrived");
+            return;
+        }
+        let executor = &self.parts.executor;
+        let floor = executor.times().floor();
+        if remaining < floor && executor.queued() > 0 {
+            let reason =
+                format!("{remaining:?} are left; no search here has lately taken less than {floor:?}");
+            self.shed(&reason);
+            return;
+        }
+        let tasks = executor.threads().min(self.call.targets().len());
+        let tasks = (0..tasks).map(|_| self.task()).collect();
+        if executor.submit(tasks) == 0 {
+            self.shed("the queue of this leaf is full");
+        }
+    }
+
+    fn task(&self) -> Task {
+        let (parts, call) = (self.parts.clone(), self.call.clone());
+        let lane = match self.context.priority {
+            Priority::Interactive => Lane::Interactive,
+            Priority::Batch => Lane::Batch,
+        };
+        Task {
+            lane,
+            deadline: call.deadline,
+            owner: call.number,
+            run: Box::new(move |turn| work(&parts, &call, turn)),
+        }
+    }
+
+    fn shed(&mut self, reason: &str) {
+        self.pushback = self.parts.executor.pushback();
+        self.parts.metrics.shed.inc();
+        self.settle_open(Outcome::Shed, reason);
+    }
+
+    fn settle_open(&self, outcome: Outcome, reason: &str) {
+        let node = &self.parts.shards.node.0;
+        self.parts.settle_open(&self.call, &[], |index| reply::unanswered(index, node, outcome, reason));
+    }
+
+    async fn next(&mut self) -> Option<Result<SearchReply, Failure>> {
+        let mut force = false;
+        loop {
+            let until = match self.call.find(force) {
+                Found::Send { settled, last } => {
+                    if last {
+                        self.parts.note_slow(&self.context, &self.call, &settled);
+                    }
+                    let report = self.parts.report(&self.call, self.pushback);
+                    return Some(Ok(reply::message(&self.call.request, settled, report)));
+                }
+                Found::Fatal(failure) => return Some(Err(failure)),
+                Found::End => return None,
+                Found::Wait(until) => until,
+            };
+            let deadline = self.context.deadline.instant();
+            let wake_at = until.map_or(deadline, |until| until.min(deadline));
+            force = tokio::select! {
+                biased;
+                () = self.context.cancel.cancelled() => {
+                    self.parts.cancel(&self.call, &[]);
+                    true
+                }
+                () = self.call.wake.notified() => false,
+                () = tokio::time::sleep_until(wake_at) => {
+                    if self.context.deadline.expired() {
+                        self.settle_open(Outcome::TimedOut, "the deadline passed");
+                    }
+                    true
+                }
+            };
+        }
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        let open = self.call.close();
+        if open > 0 {
+            self.parts.executor.remove(self.call.number);
+            self.parts.metrics.in_flight.sub(open as i64);
+            self.parts.metrics.cancelled.inc_by(open as u64);
+        }
+        self.parts.calls.end(self.context.query, self.context.attempt, self.call.number);
+    }
+}
+
+/// What a search thread does with one task of a call.
+fn work(parts: &Arc<Parts>, call: &Arc<Call>, turn: Turn) {
+    let node = &parts.shards.node.0;
+    match turn {
+        Turn::Run(_) => {}
+        Turn::Expired(_) => {
+            parts.metrics.expired_in_queue.inc();
+            let reason = "the deadline passed in the queue of this leaf";
+            parts.settle_open(call, &[], |index| reply::unanswered(index, node, Outcome::TimedOut, reason));
+            return;
+        }
+        Turn::Closed => {
+            let reason = "this leaf is leaving";
+            parts
+                .settle_open(call, &[], |index| reply::unanswered(index, node, Outcome::Unavailable, reason));
+            return;
+        }
+    }
+    let queued = call.begun();
+    parts.metrics.queue_wait.observe(queued.as_secs_f64());
+    let _same_trace = call.span.enter();
+    while let Some(target) = call.next_target() {
+        search_one(parts, call, target);
+    }
+}
+
+fn search_one(parts: &Arc<Parts>, call: &Arc<Call>, target: &Target) {
+    let shard = &target.serving.view.shard;
+    let _span = tracing::debug_span!("shard", %shard).entered();
+    let (begun, begun_us) = (Instant::now(), call.elapsed_us());
+    let view = &target.serving.view;
+    let searched =
+        catch_unwind(AssertUnwindSafe(|| (parts.search)(view, &call.request, target.index, &target.stop)));
+    let took = begun.elapsed();
+    let result = searched.unwrap_or_else(|_| {
+        parts.metrics.panics.inc();
+        tracing::error!(%shard, query = call.number, "the search of a shard panicked");
+        let failure = Failure::new(ErrorClass::Internal, format!("the search of shard {shard} panicked"));
+        ShardResult::failed(target.index, failure)
+    });
+    if let Some(since) = call.since_stopped().filter(|_| target.stop.now()) {
+        parts.metrics.work_after_cancel.observe(since.min(took).as_micros() as f64);
+    } else {
+        parts.executor.times().record(took);
+    }
+    parts.metrics.service.observe(took.as_secs_f64());
+    let mut settled = judged(parts, call, target, result);
+    settled.reply.queue_us = begun_us;
+    settled.reply.search_us = took.as_micros() as u64;
+    if call.request.trace {
+        settled.span = Some(timeline(parts, call, &settled.reply, shard.to_string()));
+    }
+    parts.settle(call, settled, took);
+}
+
+/// Looks at how a search ended: damage takes the shard out of service, bad input ends the call.
+fn judged(parts: &Arc<Parts>, call: &Arc<Call>, target: &Target, result: ShardResult) -> Settled {
+    let node = &parts.shards.node.0;
+    if let Some(failure) = parts.shards.judge(&target.serving, result.failure.as_ref()) {
+        if failure.class == ErrorClass::InvalidArgument {
+            call.fail(failure.clone());
+        }
+        let reply =
+            ShardReply { version: call.request.version, ..reply::failed(target.index, node, &failure) };
+        return Settled { reply, ..Settled::default() };
+    }
+    let mut reply = result.reply;
+    reply.node = node.to_string();
+    reply.lease = parts.shards.leases.hold(&target.serving, call.deadline);
+    Settled { hits: result.hits, reply, span: None }
+}
+
+fn timeline(parts: &Parts, call: &Call, reply: &ShardReply, shard: String) -> Span {
+    let step = |name: &str, start_us, duration_us| Span {
+        node: parts.shards.node.to_string(),
+        name: name.to_owned(),
+        start_us,
+        duration_us,
+        shard: shard.clone(),
+        ..Default::default()
+    };
+    let (queued, searched) = (reply.queue_us, reply.search_us);
+    let mut whole = step("shard", 0, call.elapsed_us());
+    reply::outcome_word(reply).clone_into(&mut whole.fate);
+    whole.children = vec![step("queue", 0, queued), step("search", queued, searched)];
+    whole
+}

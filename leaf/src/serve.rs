@@ -1,0 +1,158 @@
+//! A leaf as a process: gRPC (search node, health, reflection), admin pages, and the opening of its shards behind them.
+//!
+//! The ports answer from the first moment, so that a start that takes long can be watched; the leaf is ready when its
+//! shards have answered a query. When draining begins it is not ready at once, finishes what runs, and goes.
+
+use std::{sync::Arc, time::Duration};
+
+use canopy_common::{
+    admin::{AdminPages, Health, serve_admin},
+    config::Section,
+    deps::Deps,
+    drain::Drain,
+    ids::NodeId,
+    net::Bound,
+    rpc::{RpcConfig, serve_grpc},
+};
+use canopy_format::store::VersionStore;
+use canopy_proto::{DESCRIPTORS, server, v1::search_node_server::SearchNodeServer};
+use canopy_topology::routing::RoutingSnapshot;
+use tonic::service::Routes;
+use tonic_health::server::HealthReporter;
+
+use crate::{
+    calls::Calls,
+    config::LeafConfig,
+    error::{Error, Result},
+    executor::Executor,
+    health::LeafHealth,
+    lease::Leases,
+    metrics::Metrics,
+    node::{LeafNode, Parts},
+    search_shard,
+    shards::{Shards, State, open::Opener},
+};
+
+/// How often readiness is published to gRPC health, states to metrics, and ended leases are let go.
+const TICK: Duration = Duration::from_secs(1);
+
+/// What a leaf is started with.
+pub struct LeafServe {
+    /// Its name in the routing snapshot.
+    pub node: NodeId,
+    /// `[leaf]`.
+    pub config: LeafConfig,
+    /// `[rpc]`.
+    pub rpc: RpcConfig,
+    /// Where versions are.
+    pub store: VersionStore,
+    /// Who holds what.
+    pub routing: Arc<RoutingSnapshot>,
+    /// Where it is asked.
+    pub grpc: Bound,
+    /// Its admin pages; `None`: none.
+    pub admin: Option<Bound>,
+}
+
+/// Builds what the calls of a leaf share, with nothing opened yet.
+pub fn parts(leaf: &LeafServe, deps: &Deps) -> Result<Arc<Parts>> {
+    let config = &leaf.config;
+    if let Some((key, reason)) = config.problems().into_iter().next() {
+        return Err(Error::invalid(format!("leaf.{key}"), reason));
+    }
+    let executor =
+        Executor::start(config.search_threads(), config.queue as usize, config.batch_queue as usize)
+            .map_err(|source| Error::Io { path: "search threads".to_owned(), source })?;
+    let leases = Leases::new(
+        deps.dice.stream("leases").next_u64(),
+        config.lease_grace.0,
+        config.leases as usize,
+    );
+    Ok(Arc::new(Parts {
+        config: config.clone(),
+        max_message: leaf.rpc.max_message.0 as usize,
+        epoch: leaf.routing.epoch,
+        shards: Arc::new(Shards::new(leaf.node.clone(), leases)),
+        executor,
+        calls: Calls::default(),
+        metrics: Metrics::new(&deps.telemetry.registry),
+        slow: deps.telemetry.slow.clone(),
+        search: Box::new(search_shard::search),
+    }))
+}
+
+/// Runs a leaf until it has drained.
+pub async fn serve(leaf: LeafServe, deps: Deps, drain: Drain) -> Result<()> {
+    if !leaf.routing.nodes.contains_key(&leaf.node) {
+        let reason = format!("{} is not a node of the topology; add it to [topology] or fix its name", leaf.node);
+        return Err(Error::invalid("node", reason));
+    }
+    let parts = parts(&leaf, &deps)?;
+    let health = Arc::new(LeafHealth::new(parts.clone(), drain.clone()));
+    let (reporter, health_service) = tonic_health::server::health_reporter();
+    let opener = Opener {
+        store: leaf.store,
+        shards: parts.shards.clone(),
+        threads: leaf.config.opening_threads(),
+        drain: drain.clone(),
+    };
+    let routing = leaf.routing.clone();
+    let opening = tokio::spawn(async move { opener.run(&routing).await });
+    let watching = tokio::spawn(watch(parts.clone(), health.clone(), reporter, drain.clone()));
+    let admin = leaf.admin.map(|bound| {
+        let pages = AdminPages { health, telemetry: deps.telemetry.clone(), drain: drain.clone() };
+        tokio::spawn(serve_admin(pages, bound, drain.clone(), leaf.rpc.drain_patience.0))
+    });
+    let max_message = leaf.rpc.max_message.0 as usize;
+    let routes = Routes::new(server::service(Arc::new(LeafNode::new(parts)), max_message))
+        .add_service(health_service)
+        .add_service(reflection()?);
+    let address = leaf.grpc.address.to_string();
+    tracing::info!(node = %leaf.node, address, "leaf answers");
+    let served = serve_grpc(&leaf.rpc, routes, leaf.grpc, drain).await;
+    opening.abort();
+    watching.abort();
+    if let Some(admin) = admin {
+        let _ends_with_the_drain = admin.await;
+    }
+    served.map_err(|source| Error::Io { path: address, source })
+}
+
+fn reflection()
+-> Result<tonic_reflection::server::v1::ServerReflectionServer<impl tonic_reflection::server::v1::ServerReflection>>
+{
+    tonic_reflection::server::Builder::configure()
+        .register_encoded_file_descriptor_set(DESCRIPTORS)
+        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+        .build_v1()
+        .map_err(|error| Error::invalid("reflection", error.to_string()))
+}
+
+/// Publishes readiness and states, and lets go of views that nobody can ask for any more.
+async fn watch(parts: Arc<Parts>, health: Arc<LeafHealth>, reporter: HealthReporter, drain: Drain) {
+    loop {
+        let ready = health.ready().await;
+        if ready.is_ok() {
+            reporter.set_serving::<SearchNodeServer<server::NodeServer<LeafNode>>>().await;
+        } else {
+            reporter.set_not_serving::<SearchNodeServer<server::NodeServer<LeafNode>>>().await;
+        }
+        let counts = parts.shards.board.counts();
+        for state in State::ALL {
+            let count = counts.get(&state).copied().unwrap_or(0);
+            parts.metrics.shards.with_label_values(&[state.as_str()]).set(count as i64);
+        }
+        parts.shards.leases.sweep();
+        if drain.started() {
+            return;
+        }
+        tokio::select! {
+            biased;
+            () = drain.wait_started() => {}
+            () = tokio::time::sleep(TICK) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,112 @@
+//! The shards of this leaf: which it should hold, which it holds, and the one way between the two: verify, open, warm,
+//! publish ([`open`]), and back ([`quarantine`]).
+
+pub mod directory;
+pub mod fault;
+pub mod files;
+pub mod open;
+pub mod quarantine;
+pub mod status;
+pub mod verify;
+pub mod warm;
+
+use std::sync::Arc;
+
+use canopy_common::{
+    error::{ErrorClass, Failure},
+    ids::{NodeId, ShardId, Version},
+};
+pub use directory::{Directory, Serving, Snapshot};
+pub use status::{Board, State};
+
+use crate::lease::Leases;
+
+/// All that a leaf knows of its shards.
+pub struct Shards {
+    /// This leaf.
+    pub node: NodeId,
+    /// What is served.
+    pub directory: Directory,
+    /// What became of each shard.
+    pub board: Board,
+    /// Views that a fetch may ask for by number.
+    pub leases: Leases,
+}
+
+impl Shards {
+    /// Nothing is held yet.
+    pub fn new(node: NodeId, leases: Leases) -> Self {
+        Self { node, directory: Directory::default(), board: Board::default(), leases }
+    }
+
+    /// Makes a verified, opened and warmed view answer.
+    pub fn publish(&self, serving: Serving) {
+        let serving = Arc::new(serving);
+        self.leases.add(serving.clone());
+        let (corpus, shard, version) = (&serving.corpus, &serving.view.shard, serving.view.version);
+        self.board.update(corpus, shard, |line| {
+            line.state = State::Serving;
+            line.serving = Some(version);
+            line.last_error.clear();
+        });
+        if let Some(replaced) = self.directory.publish(serving.clone()) {
+            self.leases.retire(&replaced);
+        }
+    }
+
+    /// Stops answering from a view; queries and leases that have it keep it.
+    pub fn retire(&self, serving: &Serving) {
+        if self.directory.remove(serving) {
+            self.leases.retire(serving);
+        }
+    }
+
+    /// The view of one asked shard, or why there is none.
+    pub fn find(
+        &self,
+        snapshot: &Snapshot,
+        corpus: &str,
+        version: Version,
+        shard: &str,
+    ) -> Result<Arc<Serving>, Failure> {
+        match snapshot.version(corpus, version).and_then(|shards| shards.get(shard)) {
+            Some(serving) => Ok(serving.clone()),
+            None => Err(self.missing(corpus, version, shard)),
+        }
+    }
+
+    /// Why a shard can't be searched here. Never in the words of the caller beyond a bounded part.
+    fn missing(&self, corpus: &str, version: Version, name: &str) -> Failure {
+        let shown: String = name.chars().take(80).collect();
+        let refused = |reason: String| Failure::new(ErrorClass::FailedPrecondition, reason);
+        let Ok(shard) = name.parse::<ShardId>() else {
+            return Failure::invalid("shards.shard", format!("{shown:?} is not a shard, such as main/3"));
+        };
+        let failure = match self.board.line(corpus, &shard) {
+            None => {
+                let corpus: String = corpus.chars().take(80).collect();
+                refused(format!("{} does not hold shard {shown} of {corpus:?}", self.node))
+            }
+            Some(line) => match (line.state, line.serving) {
+                (State::Quarantined, _) => Failure::new(
+                    ErrorClass::DataLoss,
+                    format!("shard {shown} is quarantined at {}: {}", self.node, line.last_error),
+                ),
+                (State::Serving, Some(serving)) => {
+                    refused(format!("{} serves {serving} of shard {shown}, not {version}", self.node))
+                }
+                (State::Failed, _) => refused(format!(
+                    "shard {shown} could not be opened at {}: {}",
+                    self.node, line.last_error
+                )),
+                (state, _) => {
+                    refused(format!("shard {shown} is not open yet at {}: {}", self.node, state.as_str()))
+                }
+            },
+        };
+        failure.with_shard(shard)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,79 @@
+//! Taking a damaged shard out of service: at once, with its reason on the status page, while every other shard goes on.
+//! The caller is told `DATA_LOSS`, which it retries on another replica.
+//!
+//! Three ways to know: the engine says so (its class is `DATA_LOSS`), a mapped page could not be read ([`super::fault`]),
+//! or the engine panicked and the files, read again, differ from the manifest. A quarantined shard stays so until the
+//! leaf is restarted, which verifies it again.
+
+use std::{
+    path::PathBuf,
+    sync::{Arc, atomic::Ordering},
+};
+
+use canopy_common::error::{ErrorClass, Failure};
+use canopy_format::manifest::ShardEntry;
+
+use super::{Serving, Shards, State, verify};
+use crate::error::Error;
+
+/// Where a shard's files can be read again.
+#[derive(Debug, Clone)]
+pub struct Source {
+    /// Directory of the version.
+    pub version_dir: PathBuf,
+    /// The shard's part of the manifest.
+    pub entry: ShardEntry,
+}
+
+impl Shards {
+    /// Takes a view out of service for good.
+    pub fn quarantine(&self, serving: &Serving, reason: &str) {
+        serving.retired.store(true, Ordering::Relaxed);
+        self.leases.revoke(serving);
+        if !self.directory.remove(serving) {
+            return;
+        }
+        let (corpus, shard) = (&serving.corpus, &serving.view.shard);
+        tracing::error!(%corpus, %shard, version = %serving.view.version, reason, "shard quarantined");
+        self.board.update(corpus, shard, |line| {
+            line.state = State::Quarantined;
+            line.serving = None;
+            line.last_error = reason.to_owned();
+        });
+    }
+
+    /// Judges what a search or fetch on this view ended with; the failure to report instead, if any. Called after each
+    /// use of a view: an answer from a page that could not be read is no answer.
+    pub fn judge(self: &Arc<Self>, serving: &Arc<Serving>, failure: Option<&Failure>) -> Option<Failure> {
+        let shard = &serving.view.shard;
+        if let Some(file) = serving.files.unreadable() {
+            let reason = format!("{} could not be read from the disk", file.display());
+            self.quarantine(serving, &reason);
+            return Some(Error::Damaged { shard: shard.clone(), reason }.into());
+        }
+        let failure = failure?;
+        match failure.class {
+            ErrorClass::DataLoss => self.quarantine(serving, &failure.message),
+            ErrorClass::Internal => self.read_again(serving),
+            _ => {}
+        }
+        Some(failure.clone().with_shard(shard.clone()))
+    }
+
+    /// After an inner fault: reads the files again, once per view, in the background.
+    fn read_again(self: &Arc<Self>, serving: &Arc<Serving>) {
+        let Some(source) = serving.source.clone() else { return };
+        if serving.suspected.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let (shards, serving) = (self.clone(), serving.clone());
+        let thread = std::thread::Builder::new().name("verify".to_owned()).spawn(move || {
+            if let Err(error) = verify::shard(&source.version_dir, &source.entry, &|_| true) {
+                shards.quarantine(&serving, &error.to_string());
+            }
+        });
+        if let Err(error) = thread {
+            tracing::warn!(%error, "a suspected shard could not be verified again");
+        }
+    }
+}
