@@ -22,6 +22,8 @@ pub mod serve;
 pub mod shards;
 pub mod snippet;
 pub mod stop;
+#[cfg(test)]
+mod testing;
 pub mod view;
 
 pub use serve::{LeafServe, serve};
