@@ -107,7 +107,7 @@ fn weight(statistics: Option<&Statistics>, field: &str, tokens: &[String]) -> f3
 }
 
 #[cfg(test)]
-pub mod tests {
+pub(crate) mod tests {
     use canopy_proto::v1::{BoolQuery, ExpandedQuery, PhraseQuery, TermQuery};
 
     use super::*;
