@@ -9,6 +9,8 @@ pub mod error;
 pub mod executor;
 pub mod explain;
 pub mod fetch;
+#[cfg(test)]
+pub mod fixture;
 pub mod health;
 pub mod lease;
 pub mod metrics;
