@@ -83,7 +83,7 @@ impl Scan<'_> {
         let mut next_markup = 0;
         let before = at.markup_end;
         let first_position = at.position;
-        self.analyzer.document(&text[block.clone()], self.language, &mut |token| {
+        self.analyzer.document_refs(&text[block.clone()], self.language, &mut |token| {
             let (start, end) = (block.start + token.start, block.start + token.end);
             let position = first_position + token.position;
             at.position = position + 1;
@@ -91,7 +91,7 @@ impl Scan<'_> {
                 next_markup += 1;
             }
             let hidden = start < before || markup.get(next_markup).is_some_and(|range| range.start < end);
-            let Some(form) = self.terms.find(&token.text).filter(|_| !hidden) else { return };
+            let Some(form) = self.terms.find(token.text).filter(|_| !hidden) else { return };
             if matches.len() >= MAX_MATCHES {
                 return;
             }
