@@ -1,1 +1,34 @@
-//! Placeholder.
+//! The root: HTTP and gRPC front door, the query language, and the search page. It reads a query once, sends it to the
+//! tree through the scatter-gather engine, and says exactly what its answer covers.
+//!
+//! Life of a query, by file: `http` or `grpc` -> `search` -> `request` -> `language` and `query` -> `plan` ->
+//! (engine) -> `account` -> `fetch` -> `page` and `answer`.
+
+pub mod account;
+pub mod answer;
+pub mod config;
+pub mod cursors;
+pub mod error;
+pub mod fetch;
+#[cfg(test)]
+mod fixture;
+pub mod grpc;
+pub mod health;
+pub mod http;
+pub mod incidents;
+pub mod language;
+pub mod metrics;
+pub mod page;
+pub mod pages;
+pub mod plan;
+pub mod query;
+pub mod record;
+pub mod request;
+pub mod search;
+pub mod serve;
+pub mod timeline;
+pub mod versions;
+
+pub use config::RootConfig;
+pub use error::{Error, Result};
+pub use serve::{RootServe, serve};

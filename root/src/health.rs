@@ -1,0 +1,97 @@
+//! What the root tells of itself.
+//!
+//! Ready = would answer a query: all its versions are open and a real query on each found at least one shard. A root
+//! whose leaves are partly down stays ready, because partial answers are its job; were it not, one lost leaf would take
+//! every root out of the balancer. The query is asked at most once a probe interval, however often probes come.
+
+use std::{sync::Arc, time::Duration};
+
+use canopy_common::admin::Health;
+use canopy_proto::v1::QueryRequest;
+use futures::future::BoxFuture;
+use serde_json::{Value, json};
+use tokio::{sync::Mutex, time::Instant};
+
+use crate::{
+    error::Error,
+    search::{Asked, Root},
+};
+
+/// Deadline of a readiness query.
+const PROBE_TIMEOUT_MS: u32 = 1000;
+/// A word that few documents have, so that the query costs next to nothing.
+const PROBE_TEXT: &str = "canopy";
+
+/// Health of a root.
+pub struct RootHealth {
+    root: Arc<Root>,
+    last: Mutex<Option<(Instant, Result<(), String>)>>,
+}
+
+impl RootHealth {
+    /// Of this root.
+    pub fn new(root: Arc<Root>) -> Self {
+        Self { root, last: Mutex::new(None) }
+    }
+
+    async fn probe(&self) -> Result<(), String> {
+        let opening = self.root.versions.opening();
+        if !opening.is_empty() {
+            return Err(opening.join("; "));
+        }
+        let open = self.root.versions.open();
+        if open.is_empty() {
+            return Err("no corpus is routed to this root; name one in topology.placements".to_owned());
+        }
+        for corpus in open {
+            let request = QueryRequest {
+                corpus: corpus.manifest.corpus.clone(),
+                q: PROBE_TEXT.to_owned(),
+                k: Some(1),
+                timeout_ms: PROBE_TIMEOUT_MS,
+                snippet: Some(false),
+                total: "none".to_owned(),
+                ..Default::default()
+            };
+            let query = self.root.dice.query_id();
+            let asked = Asked { query, arrival: Instant::now(), limit: None, request };
+            match self.root.search(&asked).await {
+                // Busy is not broken: a loaded root is one that answers.
+                Ok(_) | Err(Error::Busy(_)) => {}
+                Err(error) => return Err(format!("{}: {error}", corpus.manifest.corpus)),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Health for RootHealth {
+    fn started(&self) -> bool {
+        self.root.versions.opening().is_empty()
+    }
+
+    fn ready(&self) -> BoxFuture<'_, Result<(), String>> {
+        Box::pin(async {
+            let mut last = self.last.lock().await;
+            let interval: Duration = self.root.config.probe_interval.0;
+            if let Some((at, result)) = &*last
+                && at.elapsed() < interval
+            {
+                return result.clone();
+            }
+            let result = self.probe().await;
+            *last = Some((Instant::now(), result.clone()));
+            result
+        })
+    }
+
+    fn status(&self) -> Value {
+        json!({
+            "role": "root",
+            "node": self.root.node,
+            "epoch": self.root.routing.epoch,
+            "draining": self.root.drain.started(),
+            "corpora": self.root.versions.status(),
+        })
+    }
+}

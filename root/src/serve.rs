@@ -1,0 +1,120 @@
+//! A root from its parts: opens the versions, answers on its listeners at once (the health pages say what is still
+//! missing), and leaves gently.
+
+use std::sync::Arc;
+
+use canopy_aggregator::{config::GatherConfig, endpoints::EndpointSet, gather::Gatherer};
+use canopy_common::{
+    admin::AdminPages,
+    deps::Deps,
+    drain::Drain,
+    ids::NodeId,
+    net::Bound,
+    rpc::{self, RpcConfig},
+};
+use canopy_format::{analysis::Analyzer, store::VersionStore};
+use canopy_proto::v1::search_server::SearchServer;
+use canopy_topology::{config::Role, routing::RoutingSnapshot};
+use tokio::sync::Semaphore;
+
+use crate::{
+    config::RootConfig,
+    error::{Error, Result},
+    grpc::SearchService,
+    health::RootHealth,
+    http::{self, App},
+    incidents::Incidents,
+    language::Reader,
+    metrics::Metrics,
+    search::Root,
+    versions::{self, Versions},
+};
+
+/// What a root is made from.
+pub struct RootServe {
+    /// Its name in the topology.
+    pub node: NodeId,
+    /// `[root]`.
+    pub config: RootConfig,
+    /// `[gather]`.
+    pub gather: GatherConfig,
+    /// `[rpc]`.
+    pub rpc: RpcConfig,
+    /// For manifests and statistics.
+    pub store: VersionStore,
+    /// Who serves what.
+    pub routing: Arc<RoutingSnapshot>,
+    /// HTTP listener.
+    pub http: Bound,
+    /// Public gRPC listener; `None`: HTTP only.
+    pub grpc: Option<Bound>,
+}
+
+/// A root over an engine; the versions are still to be opened.
+pub fn root(
+    node: NodeId,
+    config: RootConfig,
+    gatherer: Arc<Gatherer>,
+    routing: Arc<RoutingSnapshot>,
+    deps: &Deps,
+    drain: &Drain,
+) -> Root {
+    Root {
+        node: node.to_string(),
+        gatherer,
+        versions: Arc::new(Versions::expecting(routing.corpora.keys().cloned())),
+        routing,
+        reader: Reader { analyzer: Analyzer::new(), max_expansions: config.max_expansions as usize },
+        dice: deps.dice.stream("root"),
+        clock: deps.clock.clone(),
+        metrics: Metrics::new(&deps.telemetry),
+        slow: deps.telemetry.slow.clone(),
+        incidents: Incidents::default(),
+        places: Arc::new(Semaphore::new(config.max_in_flight as usize)),
+        drain: drain.clone(),
+        config,
+    }
+}
+
+/// Serves until the drain has ended.
+pub async fn serve(serve: RootServe, deps: Deps, drain: Drain) -> Result<()> {
+    let RootServe { node, config, gather, rpc, store, routing, http, grpc } = serve;
+    let patience = rpc.drain_patience.0;
+    let endpoints = Arc::new(EndpointSet::new(rpc.clone(), deps.net.clone(), &routing));
+    let gatherer = Arc::new(Gatherer::new(node.clone(), Role::Root, endpoints, gather, &deps));
+    let root = Arc::new(root(node, config, gatherer, routing.clone(), &deps, &drain));
+    let health = Arc::new(RootHealth::new(root.clone()));
+    let admin = AdminPages { health, telemetry: deps.telemetry.clone(), drain: drain.clone() };
+    tracing::info!(node = root.node, http = %http.address, grpc = grpc.as_ref().map(|grpc| grpc.address.to_string()), "root listens");
+
+    let opening = versions::open_all(&root.versions, &store, &routing, &root.config.cache_dir, &drain);
+    let app = App { root: root.clone(), admin };
+    let connections = root.config.max_connections;
+    let web = http::listen::serve(http::router(app), http, connections, drain.clone(), patience);
+    let calls = async {
+        match grpc {
+            Some(bound) => serve_grpc(&rpc, root.clone(), bound, drain.clone()).await,
+            None => Ok(()),
+        }
+    };
+    let (called, (), ()) = tokio::join!(calls, web, opening);
+    called.map_err(|source| Error::Io { what: "the gRPC listener".to_owned(), source })
+}
+
+/// The public service with health and reflection.
+async fn serve_grpc(rpc: &RpcConfig, root: Arc<Root>, bound: Bound, drain: Drain) -> std::io::Result<()> {
+    let (reporter, health) = tonic_health::server::health_reporter();
+    reporter.set_serving::<SearchServer<SearchService>>().await;
+    let reflection = tonic_reflection::server::Builder::configure()
+        .register_encoded_file_descriptor_set(canopy_proto::DESCRIPTORS)
+        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+        .build_v1()
+        .map_err(std::io::Error::other)?;
+    let limit = rpc.max_message.0 as usize;
+    let search = SearchServer::new(SearchService(root))
+        .max_decoding_message_size(limit)
+        .max_encoding_message_size(limit);
+    let mut routes = tonic::service::Routes::builder();
+    routes.add_service(search).add_service(health).add_service(reflection);
+    rpc::serve_grpc(rpc, routes.routes(), bound, drain).await
+}
