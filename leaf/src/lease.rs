@@ -72,8 +72,7 @@ impl Leases {
     }
 
     fn ended(&self, serving: &Serving) -> bool {
-        serving.retired()
-            && serving.leased_until_us.load(Ordering::Relaxed) <= self.now_us()
+        serving.retired() && serving.leased_until_us.load(Ordering::Relaxed) <= self.now_us()
     }
 
     /// The view is served no more; its leases run on.
@@ -91,11 +90,8 @@ impl Leases {
     pub fn sweep(&self) {
         let mut gone = Vec::new();
         let mut table = self.table.lock();
-        let retired: Vec<u64> = table
-            .iter()
-            .filter(|(_, serving)| serving.retired())
-            .map(|(lease, _)| *lease)
-            .collect();
+        let retired: Vec<u64> =
+            table.iter().filter(|(_, serving)| serving.retired()).map(|(lease, _)| *lease).collect();
         let over = retired.len().saturating_sub(self.limit);
         for (place, lease) in retired.into_iter().enumerate() {
             if place < over || table.get(&lease).is_some_and(|serving| self.ended(serving)) {
@@ -115,5 +111,65 @@ impl Leases {
     /// Whether no view is held.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use canopy_proto::v1::SearchRequest;
+
+    use super::*;
+    use crate::{fixture, shards::files::ShardFiles};
+
+    fn serving(leases: &Leases, version: u64) -> Arc<Serving> {
+        let view = fixture::view(0, version);
+        let files = ShardFiles::default();
+        let lease = leases.number();
+        let serving =
+            Arc::new(Serving::new("web".into(), view, files, SearchRequest::default(), lease));
+        leases.add(serving.clone());
+        serving
+    }
+
+    fn after_ms(ms: u64) -> Deadline {
+        Deadline::after(Duration::from_millis(ms))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_retired_view_lives_as_long_as_its_last_lease() {
+        let leases = Leases::new(1 << 40, Duration::from_millis(100), 8);
+        let old = serving(&leases, 1);
+        assert_eq!(leases.hold(&old, after_ms(50)), old.lease);
+        leases.hold(&old, after_ms(400));
+        leases.hold(&old, after_ms(10));
+        tokio::time::advance(Duration::from_secs(9)).await;
+        assert!(leases.find(old.lease).is_some(), "a view that is served is always found");
+        leases.hold(&old, after_ms(400));
+        leases.retire(&old);
+        tokio::time::advance(Duration::from_millis(450)).await;
+        assert!(leases.find(old.lease).is_some());
+        tokio::time::advance(Duration::from_millis(60)).await;
+        assert!(leases.find(old.lease).is_none(), "its last lease has ended");
+        assert_eq!(leases.len(), 1);
+        let held = Arc::downgrade(&old);
+        drop(old);
+        leases.sweep();
+        assert!(leases.is_empty() && held.upgrade().is_none(), "its files are let go");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn retired_views_are_bounded_and_a_revoked_one_is_gone() {
+        let leases = Leases::new(7, Duration::from_secs(60), 2);
+        let views: Vec<_> = (1..6).map(|version| serving(&leases, version)).collect();
+        for view in &views[..4] {
+            leases.hold(view, after_ms(60_000));
+            leases.retire(view);
+        }
+        assert_eq!(leases.len(), 3);
+        assert!(leases.find(views[1].lease).is_none(), "the oldest went first");
+        assert!(leases.find(views[2].lease).is_some() && leases.find(views[4].lease).is_some());
+        leases.revoke(&views[4]);
+        assert!(leases.find(views[4].lease).is_none());
+        assert!(leases.find(0).is_none() && leases.find(u64::MAX).is_none());
     }
 }

@@ -52,6 +52,9 @@ fn check(snippet: &Snippet, by: &SnippetBy, text: &str) {
     if by.open == "<b>" {
         assert_eq!(snippet.html, escaped.replace('\u{1}', &by.open).replace('\u{2}', &by.close));
     }
+    if text.len() > 100_000 {
+        return;
+    }
     let whole: Vec<&str> = text.graphemes(true).collect();
     for grapheme in snippet.text.graphemes(true).filter(|g| g.chars().count() > 1 && g.len() < 100) {
         assert!(whole.contains(&grapheme), "{grapheme:?} is no grapheme of the text");
