@@ -7,4 +7,5 @@ pub mod error;
 pub mod index_schema;
 pub mod inspect;
 mod read_back;
+pub mod source;
 pub mod verify;
