@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     fn task(run: impl FnOnce(Turn) + Send + 'static) -> Task {
-        let deadline = Deadline::after(Duration::from_secs(60));
+        let deadline = Deadline::after(Duration::from_mins(1));
         Task { lane: Lane::Interactive, deadline, owner: 1, run: Box::new(run) }
     }
 

@@ -125,8 +125,7 @@ mod tests {
         let view = fixture::view(0, version);
         let files = ShardFiles::default();
         let lease = leases.number();
-        let serving =
-            Arc::new(Serving::new("web".into(), view, files, SearchRequest::default(), lease));
+        let serving = Arc::new(Serving::new("web".into(), view, files, SearchRequest::default(), lease));
         leases.add(serving.clone());
         serving
     }
@@ -159,7 +158,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn retired_views_are_bounded_and_a_revoked_one_is_gone() {
-        let leases = Leases::new(7, Duration::from_secs(60), 2);
+        let leases = Leases::new(7, Duration::from_mins(1), 2);
         let views: Vec<_> = (1..6).map(|version| serving(&leases, version)).collect();
         for view in &views[..4] {
             leases.hold(view, after_ms(60_000));

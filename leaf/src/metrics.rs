@@ -93,6 +93,23 @@ impl Metrics {
     }
 }
 
+impl Metrics {
+    /// Shards were asked.
+    pub fn asked(&self, shards: usize) {
+        self.in_flight.add(number(shards));
+    }
+
+    /// Asked shards came to an end.
+    pub fn ended(&self, shards: usize) {
+        self.in_flight.sub(number(shards));
+    }
+}
+
+/// A count as the gauges have it.
+pub fn number(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
 fn work_after_cancel(registry: &Registry) -> Histogram {
     let options = HistogramOpts::new("canopy_leaf_work_after_cancel_us", "work done after it was stopped")
         .buckets(vec![10.0, 30.0, 100.0, 300.0, 1e3, 3e3, 1e4, 3e4, 1e5, 1e6]);

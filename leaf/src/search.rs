@@ -47,7 +47,7 @@ pub fn start(parts: &Arc<Parts>, context: RequestContext, request: SearchRequest
         parts.config.coalesce.0,
         span,
     ));
-    parts.metrics.in_flight.add(call.request.shards.len() as i64);
+    parts.metrics.asked(call.request.shards.len());
     let stopped = parts.calls.begin(context.query, context.attempt, &call);
     let mut stream = Stream { parts: parts.clone(), call, context, pushback: Duration::ZERO };
     for (index, failure) in refused {
@@ -181,7 +181,7 @@ impl Drop for Stream {
         let open = self.call.close();
         if open > 0 {
             self.parts.executor.remove(self.call.number);
-            self.parts.metrics.in_flight.sub(open as i64);
+            self.parts.metrics.ended(open);
             self.parts.metrics.cancelled.inc_by(open as u64);
         }
         self.parts.calls.end(self.context.query, self.context.attempt, self.call.number);

@@ -27,7 +27,7 @@ use crate::{
     executor::Executor,
     health::LeafHealth,
     lease::Leases,
-    metrics::Metrics,
+    metrics::{Metrics, number},
     node::{LeafNode, Parts},
     search_shard,
     shards::{Shards, State, open::Opener},
@@ -63,11 +63,8 @@ pub fn parts(leaf: &LeafServe, deps: &Deps) -> Result<Arc<Parts>> {
     let executor =
         Executor::start(config.search_threads(), config.queue as usize, config.batch_queue as usize)
             .map_err(|source| Error::Io { path: "search threads".to_owned(), source })?;
-    let leases = Leases::new(
-        deps.dice.stream("leases").next_u64(),
-        config.lease_grace.0,
-        config.leases as usize,
-    );
+    let leases =
+        Leases::new(deps.dice.stream("leases").next_u64(), config.lease_grace.0, config.leases as usize);
     Ok(Arc::new(Parts {
         config: config.clone(),
         max_message: leaf.rpc.max_message.0 as usize,
@@ -84,7 +81,8 @@ pub fn parts(leaf: &LeafServe, deps: &Deps) -> Result<Arc<Parts>> {
 /// Runs a leaf until it has drained.
 pub async fn serve(leaf: LeafServe, deps: Deps, drain: Drain) -> Result<()> {
     if !leaf.routing.nodes.contains_key(&leaf.node) {
-        let reason = format!("{} is not a node of the topology; add it to [topology] or fix its name", leaf.node);
+        let reason =
+            format!("{} is not a node of the topology; add it to [topology] or fix its name", leaf.node);
         return Err(Error::invalid("node", reason));
     }
     let parts = parts(&leaf, &deps)?;
@@ -118,9 +116,9 @@ pub async fn serve(leaf: LeafServe, deps: Deps, drain: Drain) -> Result<()> {
     served.map_err(|source| Error::Io { path: address, source })
 }
 
-fn reflection()
--> Result<tonic_reflection::server::v1::ServerReflectionServer<impl tonic_reflection::server::v1::ServerReflection>>
-{
+fn reflection() -> Result<
+    tonic_reflection::server::v1::ServerReflectionServer<impl tonic_reflection::server::v1::ServerReflection>,
+> {
     tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(DESCRIPTORS)
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
@@ -140,7 +138,7 @@ async fn watch(parts: Arc<Parts>, health: Arc<LeafHealth>, reporter: HealthRepor
         let counts = parts.shards.board.counts();
         for state in State::ALL {
             let count = counts.get(&state).copied().unwrap_or(0);
-            parts.metrics.shards.with_label_values(&[state.as_str()]).set(count as i64);
+            parts.metrics.shards.with_label_values(&[state.as_str()]).set(number(count));
         }
         parts.shards.leases.sweep();
         if drain.started() {

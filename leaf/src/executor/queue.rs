@@ -192,7 +192,7 @@ mod tests {
         }
     }
 
-    const LONG: Duration = Duration::from_secs(60);
+    const LONG: Duration = Duration::from_mins(1);
 
     #[tokio::test(start_paused = true)]
     async fn urgent_lanes_go_first_and_a_full_lane_refuses() {

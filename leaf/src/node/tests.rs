@@ -24,7 +24,7 @@ fn words(replies: &[ShardReply]) -> Vec<&'static str> {
 }
 
 fn cancel_all(query: u8) -> CancelRequest {
-    CancelRequest { query_id: vec![query; 16].into(), attempt_id: 1, shards: vec![] }
+    CancelRequest { query_id: vec![query; 16], attempt_id: 1, shards: vec![] }
 }
 
 #[tokio::test]
@@ -272,7 +272,7 @@ async fn thousand_random_cancels_leave_nothing_behind() {
             }
             2 => {
                 let request = CancelRequest {
-                    query_id: vec![(round % 251) as u8; 16].into(),
+                    query_id: vec![(round % 251) as u8; 16],
                     attempt_id: round,
                     shards: vec![dice.below(4) as u32],
                 };

@@ -79,7 +79,9 @@ impl Opener {
                     Ok(some) => jobs.extend(some),
                     Err(error) => {
                         tracing::error!(corpus, %error, "corpus can't be opened; trying again");
-                        shards.iter().for_each(|shard| self.fail(corpus, shard, State::Failed, &error));
+                        for shard in &shards {
+                            self.fail(corpus, shard, State::Failed, &error);
+                        }
                         later.insert(corpus, shards);
                     }
                 }

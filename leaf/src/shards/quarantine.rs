@@ -38,7 +38,7 @@ impl Shards {
         self.board.update(corpus, shard, |line| {
             line.state = State::Quarantined;
             line.serving = None;
-            line.last_error = reason.to_owned();
+            reason.clone_into(&mut line.last_error);
         });
     }
 

@@ -68,7 +68,9 @@ pub fn choose(text: &str, matches: &[Match], terms: &Terms, budget: usize) -> Ch
 
 fn distinct(matches: &[Match], words: usize) -> usize {
     let mut seen = vec![false; words];
-    matches.iter().for_each(|found| seen[found.form.word as usize] = true);
+    for found in matches {
+        seen[found.form.word as usize] = true;
+    }
     seen.into_iter().filter(|seen| *seen).count()
 }
 
