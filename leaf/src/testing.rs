@@ -99,6 +99,14 @@ pub fn shard(rows: &[Row], segments: usize) -> ShardView {
     ShardView::new(id, Version(1), Arc::new(base))
 }
 
+/// Rows in the order of the base's documents (segments may stand in any order).
+pub fn in_order(view: &ShardView, rows: &[Row]) -> Vec<Row> {
+    let by_key: BTreeMap<KeyHash, &Row> = rows.iter().map(|row| (row.hash(), row)).collect();
+    let segments = view.base.segments.iter();
+    let keys = segments.flat_map(|segment| (0..segment.documents()).map(|doc| segment.key(doc)));
+    keys.map(|key| by_key[&key].clone()).collect()
+}
+
 trait InMemory {
     fn create_in_dir_ram(self) -> tantivy::Index;
 }
@@ -159,7 +167,8 @@ pub fn rows(dice: &Dice, count: usize, vocabulary: u64) -> Vec<Row> {
 }
 
 fn row(dice: &Dice, n: usize, vocabulary: u64) -> Row {
-    let mut row = Row { key: format!("https://{n}.example/"), rank: dice.below(100) as f64 / 100.0, ..Row::default() };
+    let mut row =
+        Row { key: format!("https://{n}.example/"), rank: dice.below(100) as f64 / 100.0, ..Row::default() };
     let length = match dice.below(10) {
         0 => 0,
         1 => 200 + dice.below(200),
@@ -183,7 +192,10 @@ fn row(dice: &Dice, n: usize, vocabulary: u64) -> Row {
     row.u64s.insert("size", some(1).map(|_| u64::MAX - dice.below(50)).collect());
     row.f64s.insert("ratio", some(1).map(|_| (dice.below(40) as f64 - 20.0) / 4.0).collect());
     row.bools.insert("flag", some(1).map(|_| dice.below(2) == 0).collect());
-    row.i64s.insert("published", some(1).map(|_| (dice.below(400) as i64 - 200) * 1_000_000_000_000_000).collect());
+    row.i64s.insert(
+        "published",
+        some(1).map(|_| (dice.below(400) as i64 - 200) * 1_000_000_000_000_000).collect(),
+    );
     if dice.below(3) > 0 {
         let value = match dice.below(4) {
             0 => OwnedValue::I64(dice.below(5) as i64),

@@ -110,10 +110,13 @@ impl Oracle<'_> {
             }
             Node::Keyword(keyword) => {
                 let values = values(row, &keyword.field);
-                let equal = |wanted: &v1::Value| values.iter().any(|value| equals(value, wanted, &keyword.field));
+                let equal =
+                    |wanted: &v1::Value| values.iter().any(|value| equals(value, wanted, &keyword.field));
                 keyword.values.iter().any(equal).then(Vec::new)
             }
-            Node::Range(range) => values(row, &range.field).iter().any(|value| within(value, range)).then(Vec::new),
+            Node::Range(range) => {
+                values(row, &range.field).iter().any(|value| within(value, range)).then(Vec::new)
+            }
             Node::Bool(bool) => self.bool(bool, row),
         }
     }

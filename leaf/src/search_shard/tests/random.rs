@@ -113,7 +113,8 @@ fn typed(dice: &Dice, field: &str) -> v1::Value {
     })
 }
 
-pub const VALUES: [&str; 8] = ["host", "topic", "price", "size", "ratio", "flag", "published", "attributes.color"];
+pub const VALUES: [&str; 8] =
+    ["host", "topic", "price", "size", "ratio", "flag", "published", "attributes.color"];
 
 fn filter(dice: &Dice) -> v1::Query {
     let field = VALUES[dice.below(8) as usize].to_owned();
@@ -148,7 +149,12 @@ pub fn any(dice: &Dice, vocabulary: u64, depth: u32) -> v1::Query {
         9 => {
             let tokens = some(dice, 0, 30).map(|_| word(draw(dice, vocabulary + 5))).collect();
             let field = field(dice).into();
-            node(Node::Expanded(v1::ExpandedQuery { field, tokens, boost: boost(dice), ..Default::default() }))
+            node(Node::Expanded(v1::ExpandedQuery {
+                field,
+                tokens,
+                boost: boost(dice),
+                ..Default::default()
+            }))
         }
         10 => node(Node::All(v1::MatchAll {})),
         11 if dice.below(3) == 0 => node(Node::None(v1::MatchNone {})),
