@@ -10,9 +10,8 @@
 //!
 //! Two builds of the same input, schema and `memory` make the same shards to the byte, whatever the threads.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use canopy_common::ids::KeyHash;
 use canopy_format::{analysis::Analyzer, document::Document, manifest::Manifest, schema::Schema};
 use tokio::time::Instant;
 
@@ -50,8 +49,9 @@ pub use request::{BuildRequest, Cancel, DEFAULT_SHARDS, MIN_MEMORY};
 
 /// Builds and publishes the next version of a corpus. Dropping the future stops the build.
 pub async fn run(request: BuildRequest) -> Result<BuildReport> {
-    let inputs = read::files(&request.inputs)?;
-    run_on(request, make::Feed { inputs, key_hash: KeyHash::of }).await
+    let input = |path: &PathBuf| read::Input::file(path.clone(), request.format);
+    let feed = make::Feed::new(request.inputs.iter().map(input).collect());
+    run_on(request, feed).await
 }
 
 async fn run_on(request: BuildRequest, feed: make::Feed) -> Result<BuildReport> {
@@ -114,6 +114,7 @@ fn report(made: make::Made, manifest: Manifest, leftovers: Vec<Leftover>) -> Bui
         seconds: made.timing.seconds,
         total_seconds: 0.0,
         spilled_bytes: made.spilled_bytes,
+        segments: made.shards.iter().map(|shard| shard.segments).sum(),
         leftovers,
     }
 }

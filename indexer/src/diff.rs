@@ -16,6 +16,7 @@ use serde::Serialize;
 
 use crate::error::{Error, Result};
 
+mod display;
 mod documents;
 
 pub use documents::DocumentChanges;
@@ -64,19 +65,13 @@ pub struct DiffReport {
     pub changes: Option<DocumentChanges>,
 }
 
-/// Compares two versions. `documents` also reads all documents of both, which takes as long as reading the stored
-/// documents from disk; it is left out for a store that is not a local directory.
-pub async fn diff(
-    store: &VersionStore,
-    corpus: &str,
-    from: Version,
-    to: Version,
-    documents: bool,
-) -> Result<DiffReport> {
+/// Compares two versions. In a local store all documents of both are read, which takes as long as reading their stored
+/// sources from disk; elsewhere the documents are not compared one by one.
+pub async fn versions(store: &VersionStore, corpus: &str, from: Version, to: Version) -> Result<DiffReport> {
     let (from, to) = (store.manifest(corpus, from).await?, store.manifest(corpus, to).await?);
     let mut report = compare(&from, &to);
     let directory = |manifest: &Manifest| store.version_dir(corpus, manifest.version);
-    if let (true, Some(a), Some(b)) = (documents, directory(&from), directory(&to)) {
+    if let (Some(a), Some(b)) = (directory(&from), directory(&to)) {
         let read = move || documents::compare((&from, &a), (&to, &b));
         report.changes = Some(tokio::task::spawn_blocking(read).await.map_err(|_| Error::Panicked)??);
     }

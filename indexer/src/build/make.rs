@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use super::{
     check, keys,
     partition::{Bucket, Partition},
-    plan::Plan,
+    plan::{Memory, Plan},
     progress::{Amount, Stage},
     read::{Input, Reader},
     reject::{RejectLine, Rejects},
@@ -44,19 +44,30 @@ pub(crate) struct Made {
     pub(crate) timing: Timing,
 }
 
-/// Input of a build: the files, and the hash of keys (tests set one that collides).
+/// Input of a build, and what only tests set otherwise.
 pub(crate) struct Feed {
     pub(crate) inputs: Vec<Input>,
+    /// Hash of a key: one that collides.
     pub(crate) key_hash: fn(&str) -> KeyHash,
+    /// Shares of memory: ones that a small input exceeds.
+    pub(crate) memory: Option<Memory>,
+}
+
+impl Feed {
+    pub(crate) fn new(inputs: Vec<Input>) -> Self {
+        Self { inputs, key_hash: KeyHash::of, memory: None }
+    }
 }
 
 /// Makes shards and statistics of the input in `work`.
 pub(crate) fn make(request: &BuildRequest, plan: &Plan, feed: &Feed, work: &Path) -> Result<Made> {
     let mut timing = Timing::new(request.progress.clone());
+    let memory =
+        feed.memory.unwrap_or_else(|| Memory::share(request.memory, request.threads, plan.layout.shards));
     let codec = Codec::new(&plan.schema);
-    let (buckets, mut counts, rejects) = read(request, plan, feed, &codec, work, &mut timing)?;
+    let (buckets, mut counts, rejects) = read(request, plan, feed, &codec, (work, memory), &mut timing)?;
     let spilled_bytes = buckets.iter().map(|bucket| bucket.spill.bytes()).sum();
-    let shards = write(request, plan, &codec, buckets, work, &mut timing)?;
+    let shards = write(request, plan, &codec, buckets, (work, memory), &mut timing)?;
     counts.superseded = shards.iter().map(|shard| shard.sort.superseded).sum();
     counts.long_tokens = shards.iter().map(|shard| shard.counts.long_tokens).sum();
     judge_size(request, plan, shards.iter().map(|shard| shard.documents).sum(), &counts)?;
@@ -80,14 +91,14 @@ fn read(
     plan: &Plan,
     feed: &Feed,
     codec: &Codec,
-    work: &Path,
+    (work, memory): (&Path, Memory),
     timing: &mut Timing,
 ) -> Result<(Vec<Bucket>, BuildCounts, Vec<RejectLine>)> {
     let size = |path: &PathBuf| std::fs::metadata(path).map_or(0, |file| file.len());
     let total = Amount { documents: 0, bytes: request.inputs.iter().map(size).sum() };
     timing.begin(Stage::Read, total);
     let rejects = Rejects::create(request.reject_file.clone())?;
-    let partition = Partition::new(plan.layout.shards, plan.memory.rows, work);
+    let partition = Partition::new(plan.layout.shards, memory.rows, work);
     let stop = Stop::new(&request.cancel);
     let reader = Reader::new(&feed.inputs, &*request.progress, &stop)?;
     let ends = (&partition, &rejects);
@@ -121,7 +132,7 @@ fn read(
     let samples = rejects.finish()?;
     rejects.judge(counts.read, counts.rejected, request.max_rejects, samples.first())?;
     judge_size(request, plan, counts.read - counts.rejected, &counts)?;
-    let buckets = partition.close(plan.memory.keep)?;
+    let buckets = partition.close(memory.keep)?;
     timing.end(Stage::Read);
     Ok((buckets, counts, samples))
 }
@@ -132,7 +143,7 @@ fn write(
     plan: &Plan,
     codec: &Codec,
     buckets: Vec<Bucket>,
-    work: &Path,
+    (work, memory): (&Path, Memory),
     timing: &mut Timing,
 ) -> Result<Vec<Written>> {
     timing.begin(Stage::Write, Amount::default());
@@ -141,7 +152,7 @@ fn write(
         schema: &plan.index_schema,
         codec,
         analyzer: &analyzer,
-        budget: plan.memory.writer,
+        budget: memory.writer,
         progress: &*request.progress,
         cancel: &request.cancel,
     };
@@ -162,8 +173,7 @@ fn write(
         Ok(())
     };
     let panicked = std::thread::scope(|scope| {
-        let threads: Vec<_> =
-            (0..plan.memory.writers).map(|_| scope.spawn(|| stop.run(work_through))).collect();
+        let threads: Vec<_> = (0..memory.writers).map(|_| scope.spawn(|| stop.run(work_through))).collect();
         threads.into_iter().map(std::thread::ScopedJoinHandle::join).any(|end| end.is_err())
     });
     stop.result()?;

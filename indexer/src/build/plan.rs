@@ -1,4 +1,4 @@
-//! What a build needs to know before it reads: schema, layout, parent, and how memory is shared.
+//! What a build needs to know before it reads: schema, layout and parent; and how it shares its memory.
 
 use canopy_common::ids::Version;
 use canopy_format::{error::Error as FormatError, layout::Layout, manifest::Manifest, schema::Schema};
@@ -15,7 +15,6 @@ pub(crate) struct Plan {
     pub(crate) index_schema: IndexSchema,
     pub(crate) layout: Layout,
     pub(crate) parent: Option<Parent>,
-    pub(crate) memory: Memory,
 }
 
 /// The version before.
@@ -62,9 +61,8 @@ pub(crate) async fn plan(request: &BuildRequest) -> Result<Plan> {
         Err(error) => return Err(error.into()),
     };
     let layout = layout(request.shards, parent.as_ref())?;
-    let memory = Memory::share(request.memory, request.threads, layout.shards);
     let parent = parent.map(|parent| Parent { version: parent.version, documents: parent.documents() });
-    Ok(Plan { schema, index_schema, layout, parent, memory })
+    Ok(Plan { schema, index_schema, layout, parent })
 }
 
 fn layout(shards: Option<u32>, parent: Option<&Manifest>) -> Result<Layout> {

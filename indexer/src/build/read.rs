@@ -5,9 +5,11 @@
 //! its place in the input (file, then record), which later decides between two records of one key: the order in which
 //! threads happen to run never shows.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::{
+    path::PathBuf,
+    sync::atomic::{AtomicU64, AtomicUsize, Ordering},
+};
 
-use canopy_format::document::Reject;
 use crossbeam_channel::Sender;
 use serde_json::{Map, Value};
 
@@ -15,7 +17,10 @@ use super::{
     progress::{Amount, Progress, Stage},
     stop::Stop,
 };
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    source::{self, Format, Record, Records},
+};
 
 /// Batches are sent at this size, estimated bytes of memory.
 const BATCH_BYTES: usize = 1 << 20;
@@ -26,41 +31,26 @@ const RECORD_BITS: u32 = 40;
 /// Most input files.
 pub(crate) const MAX_INPUTS: usize = 1 << 20;
 
-/// A link of a page.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Link {
-    /// The key it points at.
-    pub(crate) target: String,
-    /// Its text.
-    pub(crate) text: String,
-}
-
-/// One record of an input file.
-#[derive(Debug)]
-pub(crate) struct Record {
-    /// Line or record number, for people.
-    pub(crate) line: u64,
-    /// Bytes of the file read since the record before.
-    pub(crate) bytes: u64,
-    pub(crate) content: std::result::Result<Map<String, Value>, Reject>,
-    pub(crate) links: Vec<Link>,
-}
-
-/// Records of one file; an error ends the build.
-pub(crate) type Records = Box<dyn Iterator<Item = Result<Record>> + Send>;
-
 /// An input file, opened by the thread that reads it.
-pub(crate) struct Input {
-    pub(crate) name: String,
-    pub(crate) open: Box<dyn Fn() -> Result<Records> + Send + Sync>,
+pub(crate) struct Input(Box<dyn Fn() -> Result<Records> + Send + Sync>);
+
+impl Input {
+    /// A file; its first bytes say what it is when `format` does not.
+    pub(crate) fn file(path: PathBuf, format: Option<Format>) -> Self {
+        Self(Box::new(move || source::open(&path, format)))
+    }
+
+    /// Records from elsewhere.
+    #[cfg(test)]
+    pub(crate) fn records(open: impl Fn() -> Result<Records> + Send + Sync + 'static) -> Self {
+        Self(Box::new(open))
+    }
 }
 
 /// Records of one file that follow each other.
 pub(crate) struct Batch {
     /// Number of the batch, over all files, without gaps.
     pub(crate) number: u64,
-    /// File name.
-    pub(crate) file: String,
     /// Place of the first record in the input.
     pub(crate) first: u64,
     pub(crate) records: Vec<Record>,
@@ -97,33 +87,24 @@ impl<'a> Reader<'a> {
     fn read(&self, number: usize, input: &Input, out: &Sender<Batch>) -> Result<()> {
         let mut place = (number as u64) << RECORD_BITS;
         let (mut records, mut size, mut bytes) = (vec![], 0, 0);
-        for record in (input.open)()? {
-            let record = record?;
+        for record in (input.0)()? {
             size += record.content.as_ref().map_or(64, weight) + record.links.len() * 128;
             bytes += record.bytes;
             records.push(record);
             if size >= BATCH_BYTES || records.len() >= BATCH_RECORDS {
-                place =
-                    self.send(input, place, std::mem::take(&mut records), std::mem::take(&mut bytes), out)?;
+                place = self.send(place, std::mem::take(&mut records), std::mem::take(&mut bytes), out)?;
                 size = 0;
             }
         }
-        self.send(input, place, records, bytes, out).map(drop)
+        self.send(place, records, bytes, out).map(drop)
     }
 
-    fn send(
-        &self,
-        input: &Input,
-        first: u64,
-        records: Vec<Record>,
-        bytes: u64,
-        out: &Sender<Batch>,
-    ) -> Result<u64> {
+    fn send(&self, first: u64, records: Vec<Record>, bytes: u64, out: &Sender<Batch>) -> Result<u64> {
         self.stop.check()?;
         let documents = records.len() as u64;
         if documents > 0 {
             let number = self.next_batch.fetch_add(1, Ordering::Relaxed);
-            let batch = Batch { number, file: input.name.clone(), first, records };
+            let batch = Batch { number, first, records };
             out.send(batch).map_err(|_| Error::Cancelled)?;
         }
         self.progress.advance(Stage::Read, Amount { documents, bytes });
@@ -142,26 +123,4 @@ fn weight(object: &Map<String, Value>) -> usize {
         }
     }
     object.iter().map(|(name, value)| 32 + name.len() + of(value)).sum()
-}
-
-/// The input files, opened when their turn comes.
-pub(crate) fn files(paths: &[std::path::PathBuf]) -> Result<Vec<Input>> {
-    use std::io::BufRead;
-    let input = |path: &std::path::PathBuf| {
-        let path = path.clone();
-        let name = path.display().to_string();
-        let open = move || -> Result<Records> {
-            let file = std::fs::File::open(&path).map_err(Error::io(&path))?;
-            let lines = std::io::BufReader::new(file).lines();
-            let path = path.clone();
-            Ok(Box::new((1..).zip(lines).map(move |(line, text)| {
-                let text = text.map_err(Error::io(&path))?;
-                let content = serde_json::from_str(&text)
-                    .map_err(|error| Reject { field: "record".into(), reason: error.to_string() });
-                Ok(Record { line, bytes: text.len() as u64 + 1, content, links: vec![] })
-            })))
-        };
-        Input { name, open: Box::new(open) }
-    };
-    Ok(paths.iter().map(input).collect())
 }

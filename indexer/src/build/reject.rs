@@ -18,6 +18,8 @@ use crate::error::{Error, Result};
 
 /// Lines kept for the report.
 const SAMPLES: usize = 10;
+/// And at most, damaged files included.
+const MOST: usize = 100;
 /// Longest reason written, bytes: a reason may quote the record.
 const MAX_REASON: usize = 512;
 
@@ -35,6 +37,12 @@ pub struct RejectLine {
     /// The document was kept without this field.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub kept: bool,
+}
+
+impl std::fmt::Display for RejectLine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}: {}: {}", self.file, self.line, self.field, self.reason)
+    }
 }
 
 /// Where rejects go.
@@ -83,7 +91,9 @@ impl Rejects {
             let result = serde_json::to_writer(&mut *writer, &line).map_err(std::io::Error::from);
             result.and_then(|()| writer.write_all(b"\n")).map_err(Error::io(path))?;
         }
-        if state.samples.len() < SAMPLES && !line.kept {
+        // a file that is cut off is one reject and many lost records: it is always shown
+        if !line.kept && (line.field == "file" || state.samples.len() < SAMPLES) && state.samples.len() < MOST
+        {
             state.samples.push(line);
         }
         Ok(())
@@ -110,7 +120,7 @@ impl Rejects {
             return Ok(());
         }
         let file = self.path.as_ref().map(|path| path.display().to_string());
-        let first = first.map(|line| format!("{}:{}: {}: {}", line.file, line.line, line.field, line.reason));
+        let first = first.map(ToString::to_string);
         Err(Error::Rejects { rejected, read, limit_percent: limit * 100.0, file, first })
     }
 }

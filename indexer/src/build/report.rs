@@ -37,6 +37,8 @@ pub struct BuildReport {
     pub total_seconds: f64,
     /// Bytes of spill files written.
     pub spilled_bytes: u64,
+    /// Engine segments written before merging; more than one for each shard means that more memory would be faster.
+    pub segments: usize,
     /// Unpublished versions of earlier builds that died: `cleaned` ones were removed, others belong to someone else.
     pub leftovers: Vec<Leftover>,
 }

@@ -13,7 +13,10 @@ use canopy_common::clock::{System, WallClock};
 use canopy_format::{layout::MAX_SHARDS, schema::Schema, store::VersionStore};
 
 use super::progress::{Progress, Silent};
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    source::Format,
+};
 
 /// Least memory a build works with, bytes.
 pub const MIN_MEMORY: u64 = 64 << 20;
@@ -29,6 +32,8 @@ pub struct BuildRequest {
     pub corpus: String,
     /// Input files, read in this order: of two records with one key the later wins.
     pub inputs: Vec<PathBuf>,
+    /// What the files hold; their first bytes say when `None`.
+    pub format: Option<Format>,
     /// Schema of this version; the corpus' own when `None`.
     pub schema: Option<Schema>,
     /// Number of shards; the parent version's when `None`. Default: 4 for a first version.
@@ -66,6 +71,7 @@ impl BuildRequest {
             store,
             corpus: corpus.into(),
             inputs,
+            format: None,
             schema: None,
             shards: None,
             memory: 1 << 30,

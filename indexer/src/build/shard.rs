@@ -62,6 +62,8 @@ pub(crate) struct Written {
     pub(crate) languages: BTreeMap<String, u64>,
     /// Sorted terms with their document frequency, one file per segment.
     pub(crate) terms: Vec<PathBuf>,
+    /// Segments written before merging.
+    pub(crate) segments: usize,
     /// Sorted key hashes.
     pub(crate) keys: PathBuf,
 }
@@ -92,11 +94,11 @@ pub(crate) fn write(tools: &ShardTools<'_>, bucket: Bucket, directory: &Path) ->
         }
     }
     tools.progress.advance(Stage::Write, Amount { documents: documents % STEP, bytes: 0 });
-    let sealed = segments.finish()?;
+    let (sealed, segments) = segments.finish()?;
     let terms = terms::write_all(&sealed.directory, tools.schema, directory)?;
     let (sort, keys) = (sorted.finish()?, keys.finish()?);
     let Sealed { directory, files } = sealed;
-    Ok(Written { directory, files, documents, counts, sort, languages, terms, keys })
+    Ok(Written { directory, files, documents, counts, sort, languages, terms, segments, keys })
 }
 
 /// The segments of one shard.
@@ -113,12 +115,14 @@ struct Segments<'a> {
     finished: Vec<Segmented>,
     /// Directories made so far.
     made: usize,
+    /// Segments written so far, merged ones not counted.
+    written: usize,
 }
 
 impl<'a> Segments<'a> {
     fn new(tools: &'a ShardTools<'a>, directory: &'a Path) -> Self {
         let (flushed, finished) = (vec![], vec![]);
-        Self { tools, directory, writer: None, inside: 0, flushed, outside: 0, finished, made: 0 }
+        Self { tools, directory, writer: None, inside: 0, flushed, outside: 0, finished, made: 0, written: 0 }
     }
 
     /// An empty engine directory.
@@ -160,6 +164,7 @@ impl<'a> Segments<'a> {
         if let Some((path, writer)) = self.writer.take() {
             let index = writer.finalize().map_err(Error::engine("write segment"))?;
             self.flushed.push(Segmented { path, index });
+            self.written += 1;
             self.outside += std::mem::take(&mut self.inside);
         }
         Ok(())
@@ -188,10 +193,10 @@ impl<'a> Segments<'a> {
     }
 
     /// The shard's engine files in a directory of their own.
-    fn finish(mut self) -> Result<Sealed> {
+    fn finish(mut self) -> Result<(Sealed, usize)> {
         self.flush()?;
         self.merge()?;
         let template = self.tools.schema.builder().create_in_ram().map_err(Error::engine("lay out index"))?;
-        seal(&template, &self.finished, &self.directory.join("index"))
+        Ok((seal(&template, &self.finished, &self.directory.join("index"))?, self.written))
     }
 }

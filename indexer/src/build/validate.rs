@@ -16,13 +16,13 @@ use crossbeam_channel::Receiver;
 
 use super::{
     partition::Partition,
-    read::{Batch, Link},
+    read::Batch,
     reject::{RejectLine, Rejects},
     row::{ANCHOR, Codec, Row},
     sort::ANCHORS,
     stop::Stop,
 };
-use crate::error::Result;
+use crate::{error::Result, source::Link};
 
 /// Longest text of a link, bytes; the rest is cut off.
 const MAX_LINK_TEXT: usize = 256;
@@ -87,8 +87,8 @@ impl<'a> Validator<'a> {
         self.counts.read.fetch_add(batch.records.len() as u64, Ordering::Relaxed);
         for (place, record) in (batch.first..).zip(batch.records) {
             let line = |Reject { field, reason }, kept| RejectLine {
-                file: batch.file.clone(),
-                line: record.line,
+                file: record.location.file.to_string(),
+                line: record.location.number,
                 field,
                 reason,
                 kept,
@@ -122,7 +122,7 @@ impl<'a> Validator<'a> {
     }
 
     fn add_links(&self, rows: &mut BTreeMap<u32, Vec<Row>>, page: &str, place: u64, links: &[Link]) {
-        for Link { target, text } in links {
+        for Link { url: target, text } in links {
             let text = text.trim();
             if text.is_empty() || target == page || target.len() > MAX_KEY_BYTES {
                 continue;
