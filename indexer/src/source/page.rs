@@ -10,7 +10,7 @@ use super::{Link, charset, html, http::Response, reject};
 const MAX_ADDRESS: usize = 2048;
 
 /// What an archive record holds.
-pub(super) struct Content<'a> {
+pub(super) struct Body<'a> {
     /// Where it was fetched from.
     pub(super) address: &'a str,
     /// `Content-Type` of the record.
@@ -27,7 +27,7 @@ pub(super) struct Document {
 }
 
 /// The document of a record; `None` when it is no page: another type, an error page, an address that is not of the web.
-pub(super) fn document(content: &Content<'_>) -> Result<Option<Document>, Reject> {
+pub(super) fn document(content: &Body<'_>) -> Result<Option<Document>, Reject> {
     let Some(address) = address(content.address)? else { return Ok(None) };
     if !kind(content.content_type).eq_ignore_ascii_case("application/http") {
         return page(&address, content.content_type, None, content.payload);
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     fn read(address: &str, content_type: &str, payload: &str) -> Result<Option<Document>, Reject> {
-        document(&Content { address, content_type, payload: payload.as_bytes() })
+        document(&Body { address, content_type, payload: payload.as_bytes() })
     }
 
     #[test]

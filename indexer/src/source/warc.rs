@@ -14,7 +14,7 @@ use fastwarc::{
 
 use super::{
     Place, Record,
-    page::{self, Content, Document},
+    page::{self, Body, Document},
     reject,
     stream::Stream,
     too_large,
@@ -135,8 +135,8 @@ impl Archive {
         raw.record.set_bytes_payload(std::mem::take(&mut raw.payload));
         let wrong_digest = matches!(raw.record.verify_block_digest(false), Ok(false));
         let payload = raw.record.frozen_payload_bytes().unwrap_or_default();
-        let content = Content { address: &address, content_type: &content_type, payload };
-        match page::document(&content) {
+        let body = Body { address: &address, content_type: &content_type, payload };
+        match page::document(&body) {
             Ok(document) => document.map(|document| Ok((document, wrong_digest))),
             Err(reason) => Some(Err(reason)),
         }

@@ -49,6 +49,7 @@ fn what_is_not_seen_is_dropped() {
     }
     assert_eq!(body("a<svg><path/></svg>b"), "a\nb");
     assert_eq!(body("so&shy;ft hy\u{ad}phen"), "soft hyphen");
+    assert_eq!(body("\u{feff}<p>\u{feff}mark"), "mark");
 }
 
 #[test]

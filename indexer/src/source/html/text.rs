@@ -17,8 +17,8 @@ impl Text {
                 self.space = true;
                 continue;
             }
-            // Soft hyphens and NUL are not seen on screen either.
-            if letter == '\u{ad}' || letter == '\0' {
+            // Soft hyphens, byte order marks and NUL are not seen on screen either.
+            if matches!(letter, '\u{ad}' | '\u{feff}' | '\0') {
                 continue;
             }
             if self.text.len() + letter.len_utf8() + 1 > limit {
