@@ -177,4 +177,5 @@ def main():
     print(f"{path}: {len(corpus)} pages, {os.path.getsize(path)} bytes")
 
 
-main()
+if __name__ == "__main__":
+    main()
