@@ -12,7 +12,7 @@ use super::{
     attempt::Fate,
     check::{self, Asked},
     dispatch::{Again, class_of, outcome_of},
-    ledger::{Accepted, missing, shortened},
+    ledger::{Accepted, missing},
     retry::Retry,
     run::Run,
 };
@@ -103,7 +103,7 @@ impl Run {
                 return Some(accepted);
             }
         } else {
-            self.say_who(&mut reply, &node.0);
+            reply = self.refusal(&reply, &node.0);
         }
         let class = class_of(&reply);
         if self.ledger.refused(reply) {
@@ -112,22 +112,20 @@ impl Run {
         None
     }
 
-    /// Puts the node's name before a reason that came from below, once.
-    fn say_who(&self, reply: &mut v1::ShardReply, node: &str) {
-        let class = class_of(reply);
-        if reply.reason.is_empty() {
-            class.code().clone_into(&mut reply.reason);
+    /// A refusal as it enters the account: nothing of it but how it ended and why, with the name of the node that
+    /// said so, once.
+    fn refusal(&self, reply: &v1::ShardReply, from: &str) -> v1::ShardReply {
+        let outcome = convert::outcome(reply);
+        let node = if reply.node.is_empty() { from } else { &reply.node };
+        let reason = if reply.reason.is_empty() { class_of(reply).code() } else { &reply.reason };
+        let reason = if reason.contains(node) { reason.to_owned() } else { format!("{node}: {reason}") };
+        let refusal = missing(reply.shard, self.request.version, &outcome, reason);
+        let skipped = matches!(outcome, Outcome::Skipped { pruned: true });
+        v1::ShardReply {
+            node: node.to_owned(),
+            documents_pruned: if skipped { reply.documents_pruned } else { 0 },
+            ..refusal
         }
-        if reply.node.is_empty() {
-            node.clone_into(&mut reply.node);
-        }
-        if !reply.reason.contains(reply.node.as_str()) {
-            reply.reason = format!("{}: {}", reply.node, reply.reason);
-        }
-        reply.reason = shortened(std::mem::take(&mut reply.reason));
-        reply.version = if reply.version == 0 { self.request.version } else { reply.version };
-        (reply.documents_searched, reply.documents_pruned) = (0, 0);
-        reply.facets.clear();
     }
 
     fn merge_hits(&mut self, index: usize, hits: Vec<v1::Hit>, accepted: &[Accepted]) {

@@ -1,0 +1,1 @@
+//! Properties of the gather engine over random trees, faults and requests.

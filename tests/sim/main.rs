@@ -1,0 +1,1 @@
+//! Production aggregators over a simulated network with model leaves.
