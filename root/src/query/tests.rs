@@ -1,0 +1,10 @@
+//! The query language from text to message.
+
+mod expansion;
+mod filters;
+mod frequencies;
+mod lenient;
+mod paste;
+mod properties;
+mod strict;
+mod words;
