@@ -1,8 +1,27 @@
 //! How text becomes terms; one library for build, overlay and query, so that what is indexed can be found.
 //!
+//! A text is cut into pieces (`scan`), each piece gets its normal form (`normal`) and its terms under the document's
+//! language (`forms`), and each term a position (`terms`). A query (`query`) goes the same way under every language
+//! asked for. The promise, kept by a property test: the terms of a query cut out of a document at its words are terms of
+//! that document. So nothing here looks further than a word's own neighbours, and no step asks who is calling.
+//!
 //! Steps: NFKC, lower case, accents folded (Latin, Greek, Cyrillic; never Hangul or Indic marks), words by UAX 29 with
-//! dictionary segmentation for Chinese, Japanese, Thai (and Khmer, Lao, Burmese), emoji kept as words, stemming by
-//! language, words over [`MAX_TOKEN_BYTES`] dropped and counted.
+//! choices for technical text, pairs of characters for Chinese, Japanese and Korean, dictionary words for Thai, Lao,
+//! Khmer and Burmese, emoji kept as words, stemming by language, words over [`MAX_TOKEN_BYTES`] dropped and counted.
+
+mod class;
+mod dictionary;
+mod forms;
+mod language;
+mod normal;
+mod query;
+mod scan;
+mod stop;
+mod terms;
+#[cfg(test)]
+mod tests;
+
+pub use language::code as language_code;
 
 /// Longest token, bytes of UTF-8. Longer ones are dropped and counted; they keep their position.
 pub const MAX_TOKEN_BYTES: usize = 255;
@@ -12,9 +31,22 @@ pub const MAX_TOKEN_BYTES: usize = 255;
 pub struct Token {
     /// The term as indexed.
     pub text: String,
-    /// Word position, from 0.
+    /// Word position, from 0. Several terms may share one.
     pub position: u32,
     /// Byte range of the word in the original text (not in its normalised form), at character borders.
+    pub start: usize,
+    /// End of the range.
+    pub end: usize,
+}
+
+/// One term of a text, lent for the time of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TokenRef<'a> {
+    /// The term as indexed.
+    pub text: &'a str,
+    /// Word position, from 0. Several terms may share one.
+    pub position: u32,
+    /// Byte range of the word in the original text, at character borders.
     pub start: usize,
     /// End of the range.
     pub end: usize,
@@ -23,7 +55,7 @@ pub struct Token {
 /// A word of a query: its forms under each stemming language asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Word {
-    /// Distinct terms, the first under the first language.
+    /// Distinct terms, the first under the first language. Any of them finds the word.
     pub forms: Vec<String>,
     /// The term under each language asked for, same order (for phrases).
     pub by_language: Vec<String>,
@@ -31,6 +63,9 @@ pub struct Word {
     pub position: u32,
     /// A stop word in one of the languages asked for.
     pub stop: bool,
+    /// A single Han character beside the pairs that hold it: helps ranking, but phrases, required words and counts of
+    /// words leave it out.
+    pub extra: bool,
     /// Byte range in the original text.
     pub start: usize,
     /// End of the range.
@@ -53,22 +88,39 @@ impl Analyzer {
     }
 
     /// Terms of a document's text in `language`, passed to `each`; the number of over-long words dropped.
-    pub fn document(&self, _text: &str, _language: &str, _each: &mut dyn FnMut(Token)) -> u64 {
-        todo!()
+    pub fn document(&self, text: &str, language: &str, each: &mut dyn FnMut(Token)) -> u64 {
+        self.document_refs(text, language, &mut |token| {
+            each(Token {
+                text: token.text.to_owned(),
+                position: token.position,
+                start: token.start,
+                end: token.end,
+            });
+        })
     }
 
-    /// Words of a query text under the given stemming languages (never empty).
-    pub fn query(&self, _text: &str, _languages: &[&str]) -> Vec<Word> {
-        todo!()
+    /// The same without an allocation per term. Positions and starts ascend.
+    pub fn document_refs(&self, text: &str, language: &str, each: &mut dyn FnMut(TokenRef<'_>)) -> u64 {
+        let language = language::resolve(language);
+        forms::with(|forms| terms::document(forms, text, language, each))
     }
 
-    /// Normal form of a keyword-like word without stemming (prefix and wildcard patterns).
-    pub fn fold(&self, _text: &str) -> String {
-        todo!()
+    /// Words of a query text under the given stemming languages (none reads as one without stemming).
+    pub fn query(&self, text: &str, languages: &[&str]) -> Vec<Word> {
+        let mut resolved: Vec<_> = languages.iter().map(|code| language::resolve(code)).collect();
+        if resolved.is_empty() {
+            resolved.push(language::resolve(""));
+        }
+        forms::with(|forms| query::words(forms, text, &resolved))
+    }
+
+    /// Normal form of a text without stemming, signs kept (prefix and wildcard patterns).
+    pub fn fold(&self, text: &str) -> String {
+        normal::text(text)
     }
 
     /// Language of a text: by script where the script decides, else by detection when it is reliable.
-    pub fn detect(&self, _text: &str) -> Option<&'static str> {
-        todo!()
+    pub fn detect(&self, text: &str) -> Option<&'static str> {
+        language::detect(text)
     }
 }
