@@ -41,8 +41,8 @@ pub(super) fn class(c: char) -> Class {
         | 0x19e0..=0x19ff
         | 0xa9e0..=0xa9ff
         | 0xaa60..=0xaa7f => dictionary_script(c),
-        // Fractions: their normal form is two numbers and a stroke.
-        0xbc..=0xbe | 0x2150..=0x215f | 0x2189 => Class::Border,
+        // Fractions, whose normal form is two numbers and a stroke; apostrophes that pass for letters.
+        0xbc..=0xbe | 0x2150..=0x215f | 0x2189 | 0x2bb | 0x2bc => Class::Border,
         _ if attached_format(code) => Class::Attached,
         _ if emoji(code) => Class::Emoji,
         _ if pair(code) => Class::Pair,

@@ -132,7 +132,7 @@ impl Forms {
                 }
             }
         }
-        if self.first == self.second {
+        if self.first.is_empty() || self.first == self.second {
             self.second.clear();
         }
     }
