@@ -143,7 +143,7 @@ fn moment(date: Date, clock: &str, zone: &TimeZone) -> Option<Interval> {
     let start = match offset {
         Some(offset) => whole + of_day - offset + tail,
         None if hour == 24 => day_of(date, zone)?.end,
-        None => local(date.to_datetime(Time::new(hour as i8, minute as i8, 0, 0).ok()?), zone)? + tail,
+        None => local(date.to_datetime(Time::new(hour as i8, minute as i8, 0, 0).ok()?), zone) + tail,
     };
     Some(Interval { start, end: start + length })
 }
@@ -183,20 +183,20 @@ fn digits(text: &str, width: usize, most: i64) -> Option<i64> {
 /// First moment of a day in a zone. The year may be 10,000 (the end of 9999).
 fn midnight(year: i64, month: i64, day: i64, zone: &TimeZone) -> Option<i64> {
     match Date::new(year.try_into().ok()?, month as i8, day as i8) {
-        Ok(date) => local(date.to_datetime(Time::midnight()), zone),
+        Ok(date) => Some(local(date.to_datetime(Time::midnight()), zone)),
         Err(_) if year == 10_000 => Some(days(year, month, day) * DAY - last_offset(zone)),
         Err(_) => None,
     }
 }
 
 /// A local time in a zone; inside a gap the moment after it, of two the earlier.
-fn local(at: DateTime, zone: &TimeZone) -> Option<i64> {
+fn local(at: DateTime, zone: &TimeZone) -> i64 {
     if let Ok(zoned) = at.to_zoned_datetime(zone.clone()) {
-        return Some(zoned.timestamp().as_microsecond());
+        return zoned.timestamp().as_microsecond();
     }
     let whole = days(at.year().into(), at.month().into(), at.day().into()) * DAY;
     let clock = (i64::from(at.hour()) * 3600 + i64::from(at.minute()) * 60 + i64::from(at.second())) * SECOND;
-    Some(whole + clock - last_offset(zone))
+    whole + clock - last_offset(zone)
 }
 
 /// Offset of a zone where instants of the calendar library end, microseconds.

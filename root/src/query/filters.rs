@@ -90,12 +90,11 @@ fn split(text: &str) -> Option<Filter<'_>> {
     let (name, body) = text.split_once(':')?;
     let body = body.trim();
     let body = match body.as_bytes() {
-        [] => return None,
         [b'[' | b'{', .., b']' | b'}'] => {
             let (lower, upper) = super::lexer::between(&body[1..body.len() - 1])?;
             Body::Between((lower, body.starts_with('[')), (upper, body.ends_with(']')))
         }
-        [b'[' | b'{', ..] => return None,
+        [] | [b'[' | b'{', ..] => return None,
         [b'>', b'=', ..] => Body::Compare(Comparison::AtLeast, body[2..].trim()),
         [b'<', b'=', ..] => Body::Compare(Comparison::AtMost, body[2..].trim()),
         [b'>', ..] => Body::Compare(Comparison::Above, body[1..].trim()),
@@ -110,15 +109,12 @@ fn alternatives(body: &str) -> Option<Vec<(&str, bool)>> {
     let mut found = Vec::new();
     let mut rest = body;
     loop {
-        let (value, quoted, after) = match rest.trim_start().strip_prefix('"') {
-            Some(inside) => {
-                let (value, after) = inside.split_once('"')?;
-                (value, true, after.trim_start())
-            }
-            None => {
-                let end = rest.find(',').unwrap_or(rest.len());
-                (rest[..end].trim(), false, &rest[end..])
-            }
+        let (value, quoted, after) = if let Some(inside) = rest.trim_start().strip_prefix('"') {
+            let (value, after) = inside.split_once('"')?;
+            (value, true, after.trim_start())
+        } else {
+            let end = rest.find(',').unwrap_or(rest.len());
+            (rest[..end].trim(), false, &rest[end..])
         };
         if value.is_empty() {
             return None;
@@ -135,10 +131,7 @@ fn clause(filter: &Filter<'_>, target: &Target, words: &mut Words<'_>) -> Result
     let refused = |reason: &str| Failure::invalid(FIELD, reason);
     let found = match &filter.body {
         Body::Between(lower, upper) => words.between(target, *lower, *upper),
-        Body::Compare(comparison, text) => match target.is_text() {
-            true => words.between(target, (Some(text), true), (None, true)),
-            false => words.compared(target, *comparison, text),
-        },
+        Body::Compare(comparison, text) => words.compared(target, *comparison, text),
         Body::OneOf(values) => return one_of(values, target, words),
     };
     found.map_err(|refusal| refused(refusal.reason()))

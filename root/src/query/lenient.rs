@@ -78,7 +78,9 @@ impl Compiler<'_, '_, '_, '_> {
         let each: Vec<Group> = clauses.iter().map(|clause| self.list(&[*clause])).collect();
         let mut group = Group::default();
         if self.flat && each.iter().all(Group::is_plain) {
-            each.into_iter().for_each(|part| group.absorb(part));
+            for part in each {
+                group.absorb(part);
+            }
             return group;
         }
         let plain = each.iter().all(Group::is_plain);

@@ -23,8 +23,8 @@ use serde_json::Value;
 use super::{
     MAX_JSON_BYTES, MAX_TREE_DEPTH, check_length,
     clauses::{Built, Group, finish_strict, join, scale},
-    lexer::{Comparison, End, MAX_SLOP},
-    target::{Target, short},
+    lexer::MAX_SLOP,
+    target::short,
     words::Words,
 };
 
@@ -213,37 +213,15 @@ impl Reader<'_, '_> {
 
     fn range(&mut self, object: &Object<'_>) -> Result<Query, Failure> {
         let target = object.field(self.words.context.schema)?;
-        let lower = self.end(object, &target, [("gt", Comparison::Above), ("gte", Comparison::AtLeast)])?;
-        let upper = self.end(object, &target, [("lt", Comparison::Below), ("lte", Comparison::AtMost)])?;
+        let lower = object.bound(&target, "gt", "gte")?;
+        let upper = object.bound(&target, "lt", "lte")?;
         if lower.is_none() && upper.is_none() {
             return Err(Failure::invalid(object.path(), "a range needs gt, gte, lt or lte"));
         }
-        let open = |end: &'_ Option<(String, bool)>| {
-            end.as_ref().map_or((None, false), |(text, is)| (Some(text.clone()), *is))
-        };
-        let (lower, upper) = (open(&lower), open(&upper));
-        let (lower, upper): (End<'_>, End<'_>) =
-            ((lower.0.as_deref(), lower.1), (upper.0.as_deref(), upper.1));
-        let found = self.words.between(&target, lower, upper);
+        let end = |bound: &'_ Option<(String, bool)>| bound.as_ref().is_some_and(|(_, inclusive)| *inclusive);
+        let text = |bound| Option::as_ref(bound).map(|(text, _): &(String, bool)| text.as_str());
+        let found = self.words.between(&target, (text(&lower), end(&lower)), (text(&upper), end(&upper)));
         found.map_err(|refusal| Failure::invalid(object.path(), refusal.reason()))
-    }
-
-    /// One end of a range, under whichever of its two keys; whether it is part of the range.
-    fn end(
-        &self,
-        object: &Object<'_>,
-        target: &Target,
-        keys: [(&str, Comparison); 2],
-    ) -> Result<Option<(String, bool)>, Failure> {
-        let given: Vec<_> = keys.into_iter().filter(|(key, _)| object.has(key)).collect();
-        match given.as_slice() {
-            [] => Ok(None),
-            [(key, comparison)] => {
-                let inclusive = matches!(comparison, Comparison::AtLeast | Comparison::AtMost);
-                Ok(Some((object.value(key, target)?, inclusive)))
-            }
-            _ => Err(object.bad(given[1].0, "contradicts the other bound on the same side; give one")),
-        }
     }
 
     fn pattern(&mut self, object: &Object<'_>, prefix: bool) -> Result<Query, Failure> {

@@ -145,6 +145,16 @@ impl<'v> Object<'v> {
         scalar(value, target).map_err(|message| self.bad(key, &message))
     }
 
+    /// One end of a range, under the key that leaves it out or the one that includes it, and which it was.
+    pub fn bound(&self, target: &Target, above: &str, from: &str) -> Result<Option<(String, bool)>, Failure> {
+        match (self.has(above), self.has(from)) {
+            (true, true) => Err(self.bad(from, "contradicts the other bound on the same side; give one")),
+            (true, false) => Ok(Some((self.value(above, target)?, false))),
+            (false, true) => Ok(Some((self.value(from, target)?, true))),
+            (false, false) => Ok(None),
+        }
+    }
+
     /// A list of such values, at least one.
     pub fn values(&self, key: &str, target: &Target) -> Result<Vec<String>, Failure> {
         let list = self.list(key)?;
@@ -160,8 +170,7 @@ impl<'v> Object<'v> {
 
 fn scalar(value: &Value, target: &Target) -> Result<String, String> {
     match (target.kind, value) {
-        (Kind::Text | Kind::Keyword | Kind::Date | Kind::Map, Value::String(text)) => Ok(text.clone()),
-        (Kind::I64 | Kind::U64 | Kind::F64, Value::String(text)) => Ok(text.clone()),
+        (kind, Value::String(text)) if kind != Kind::Bool => Ok(text.clone()),
         (Kind::I64 | Kind::U64 | Kind::F64 | Kind::Map, Value::Number(number)) => Ok(number.to_string()),
         (Kind::Bool | Kind::Map, Value::Bool(truth)) => Ok(truth.to_string()),
         (Kind::Text | Kind::Keyword | Kind::Date, _) => {

@@ -1,7 +1,7 @@
 //! For any text: no panic, linear work, a message that every validator and decoder on its way takes.
 
 use canopy_proto::{
-    v1::{Query, query::Node},
+    v1::{Query, SearchRequest, query::Node},
     validate,
 };
 use proptest::{prelude::*, test_runner::TestRunner};
@@ -13,104 +13,16 @@ use crate::query::{
 };
 
 /// Pieces that mean something to the reader, and some that mean trouble.
+#[rustfmt::skip]
 const PIECES: &[&str] = &[
-    " ",
-    " ",
-    " ",
-    "\"",
-    "(",
-    ")",
-    "-",
-    "+",
-    "*",
-    "?",
-    "~",
-    "^",
-    ":",
-    "[",
-    "]",
-    "{",
-    "}",
-    ",",
-    "|",
-    "<",
-    ">",
-    "=",
-    "!",
-    "OR",
-    " OR ",
-    " AND ",
-    " NOT ",
-    "NOT ",
-    "TO",
-    " TO ",
-    "title:",
-    "title:(",
-    "site:",
-    "lang:",
-    "lang:de ",
-    "price:",
-    "price:[1 TO 5]",
-    "published:",
-    "published:>now-7d ",
-    "attributes.a:",
-    "body:",
-    "foo:",
-    "http://",
-    "rust",
-    "the",
-    "ru*",
-    "w?o",
-    "rust~2",
-    "^2",
-    "\"rust book\"",
-    "\"a b\"~3",
-    "state-of-the-art",
-    "C++",
-    "16\"",
-    "--",
-    "- ",
-    "+(",
-    "-(",
-    "))",
-    "((",
-    "东京大学",
-    "ค้นหา",
-    "사람",
-    "שלום",
-    "مرحبا",
-    "🍐",
-    "⭐️",
-    "👩‍👩‍👧",
-    "e\u{301}",
-    "\u{200d}",
-    "\u{fe0f}",
-    "\0",
-    "\n",
-    "\u{3000}",
-    "ﬁ",
-    "İ",
-    "ß",
-    "\u{202e}",
-    "“",
-    "”",
-    "\\",
-    "'",
-    "’",
-    "/",
-    "@",
-    "#",
-    "%",
-    "&",
-    ";",
-    ".",
-    "…",
-    "9999999999999999999999",
-    "1e999",
-    "-5",
-    "\u{10ffff}",
-    "a",
-    "b",
+    " ", " ", " ", "\"", "(", ")", "-", "+", "*", "?", "~", "^", ":", "[", "]", "{", "}", ",", "|", "<",
+    ">", "=", "!", "OR", " OR ", " AND ", " NOT ", "NOT ", "TO", " TO ", "title:", "title:(", "site:",
+    "lang:", "lang:de ", "price:", "price:[1 TO 5]", "published:", "published:>now-7d ", "attributes.a:",
+    "body:", "foo:", "http://", "rust", "the", "ru*", "w?o", "rust~2", "^2", "\"rust book\"", "\"a b\"~3",
+    "state-of-the-art", "C++", "16\"", "--", "- ", "+(", "-(", "))", "((", "东京大学", "ค้นหา", "사람", "שלום",
+    "مرحبا", "🍐", "⭐️", "👩‍👩‍👧", "e\u{301}", "\u{200d}", "\u{fe0f}", "\0", "\n", "\u{3000}", "ﬁ", "İ", "ß",
+    "\u{202e}", "“", "”", "\\", "'", "’", "/", "@", "#", "%", "&", ";", ".", "…", "9999999999999999999999",
+    "1e999", "-5", "\u{10ffff}", "a", "b",
 ];
 
 fn check(text: &str, parsed: &Parsed) {
@@ -119,8 +31,8 @@ fn check(text: &str, parsed: &Parsed) {
     let built = Built::new(query.clone());
     assert!(built.depth <= MAX_TREE_DEPTH, "{text:?}");
     assert!(leaves(query) <= MAX_TERMS, "{text:?}");
-    let bytes = query.encode_to_vec();
-    assert_eq!(Query::decode(bytes.as_slice()).as_ref(), Ok(query), "{text:?}");
+    let request = SearchRequest { query: Some(query.clone()), ..SearchRequest::default() };
+    assert_eq!(SearchRequest::decode(request.encode_to_vec().as_slice()).as_ref(), Ok(&request), "{text:?}");
     assert!(parsed.warnings.len() <= 48);
     assert!(parsed.warnings.iter().all(|warning| !warning.message.is_empty() && warning.message.len() < 400));
     assert!(parsed.statistics.terms.iter().all(|term| term.documents >= 1));
@@ -144,7 +56,9 @@ fn finds_by_something(query: &Query, text: &str) {
             assert!(!(b.must.is_empty() && b.should.is_empty() && b.filter.is_empty()), "{text:?}");
             assert!(b.min_should_match as usize <= b.should.len(), "{text:?}");
             let children = [&b.must, &b.should, &b.must_not, &b.filter].into_iter().flatten();
-            children.for_each(|child| finds_by_something(child, text));
+            for child in children {
+                finds_by_something(child, text);
+            }
         }
         Node::Term(t) => {
             assert!(!t.tokens.is_empty() && t.boost > 0.0 && t.boost <= 1e6, "{text:?}");
@@ -201,61 +115,22 @@ fn long_texts_of_many_kinds_give_messages_that_pass() {
     }
 }
 
+fn numbered(before: &str, count: usize, after: &str) -> String {
+    (0..count).fold(String::new(), |text, i| text + before + &format!("{i:x}") + after)
+}
+
 /// 8 KiB of one piece, and of nests and chains.
 fn nasty() -> Vec<String> {
     let fill = |piece: &str| piece.repeat(MAX_TEXT_BYTES / piece.len());
     let mut texts: Vec<String> = PIECES.iter().map(|piece| fill(piece)).collect();
+    #[rustfmt::skip]
     let more = [
-        "a ",
-        "a OR ",
-        "a AND ",
-        "NOT a ",
-        "-a ",
-        "+a ",
-        "- ",
-        "-*",
-        "-(a ",
-        "+(a -b ",
-        "(a OR (b AND ",
-        "(a (b ",
-        "a)",
-        "(\"",
-        "\"(",
-        "\"a",
-        "\"a\" OR ",
-        "\"a b\" OR \"c d\" ",
-        "title:\"",
-        "title:(",
-        "title:(a ",
-        "-title:(b ",
-        "price:[",
-        "price:{1 ",
-        "price:[1 TO 2] ",
-        "lang:(",
-        "a* ",
-        "*a* ",
-        "a~2 ",
-        "a^2",
-        "(a b)^2 ",
-        "((a b)^2 c)^2 ",
-        "NOT NOT ",
-        "NOT (a NOT (b ",
-        "-(-(a b) c) ",
-        "site:a ",
-        "x:y ",
-        "\u{301}",
-        "a\u{301}",
-        "~",
-        "^^^",
-        "东",
-        "ก",
-        "가",
-        "title:a OR host:b AND ",
-        "w1 w2 w3 ",
-        "( a OR -b ) AND ",
-        "\"a\"~9^9",
-        "a? ",
-        "?a?b ",
+        "a ", "a OR ", "a AND ", "NOT a ", "-a ", "+a ", "- ", "-*", "-(a ", "+(a -b ", "(a OR (b AND ",
+        "(a (b ", "a)", "(\"", "\"(", "\"a", "\"a\" OR ", "\"a b\" OR \"c d\" ", "title:\"", "title:(",
+        "title:(a ", "-title:(b ", "price:[", "price:{1 ", "price:[1 TO 2] ", "lang:(", "a* ", "*a* ",
+        "a~2 ", "a^2", "(a b)^2 ", "((a b)^2 c)^2 ", "NOT NOT ", "NOT (a NOT (b ", "-(-(a b) c) ",
+        "site:a ", "x:y ", "\u{301}", "a\u{301}", "~", "^^^", "东", "ก", "가", "title:a OR host:b AND ",
+        "w1 w2 w3 ", "( a OR -b ) AND ", "\"a\"~9^9", "a? ", "?a?b ",
     ];
     texts.extend(more.map(fill));
     let half = |open: &str, close: &str| {
@@ -270,8 +145,8 @@ fn nasty() -> Vec<String> {
     texts.push(half("(a ", "^3)"));
     texts.push(half("+(a -(b ", ") c)"));
     texts.push(half("title:(a ", ")"));
-    texts.push((0..2000).map(|i| format!("{i:x} ")).collect());
-    texts.push((0..1600).map(|i| format!("q{i:x}|")).collect());
+    texts.push(numbered("", 2000, " "));
+    texts.push(numbered("q", 1600, "|"));
     texts
 }
 
@@ -312,7 +187,7 @@ fn deep_nests_keep_their_words() {
 #[test]
 fn words_over_the_limit_are_left_out_with_a_warning() {
     let fixture = Fixture::new();
-    let text: String = (0..1600).map(|i| format!("q{i:x} ")).collect();
+    let text = numbered("q", 1600, " ");
     let parsed = fixture.text(&text);
     assert_eq!(leaves(&parsed.query), MAX_TERMS);
     assert_eq!(parsed.warnings[0].code, "too_many_terms");

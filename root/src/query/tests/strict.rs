@@ -1,5 +1,7 @@
 //! The strict form.
 
+use canopy_proto::v1::SearchRequest;
+use prost::Message;
 use serde_json::json;
 
 use crate::query::{
@@ -152,7 +154,11 @@ fn depth_and_size_are_bounded_before_anything_is_read() {
     let fixture = Fixture::new();
     let deepest = (1..60).take_while(|&depth| fixture.json(&nested(depth)).is_ok()).last().unwrap();
     assert_eq!(deepest, 37);
-    canopy_proto::validate::tree(&fixture.json(&nested(deepest)).unwrap().query).unwrap();
+    let query = fixture.json(&nested(deepest)).unwrap().query;
+    canopy_proto::validate::tree(&query).unwrap();
+    // the decoder has a limit of its own
+    let request = SearchRequest { query: Some(query), ..SearchRequest::default() };
+    assert_eq!(SearchRequest::decode(request.encode_to_vec().as_slice()), Ok(request));
     for depth in [deepest + 1, 41, 42, 43, 1000, 5000] {
         let failure = fixture.json(&nested(depth)).unwrap_err();
         let expected = if depth < 5000 { Some(40) } else { Some(64 << 10) };
