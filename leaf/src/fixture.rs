@@ -10,10 +10,24 @@ use std::{
 
 use canopy_common::{
     deadline::Deadline,
+    drain::Drain,
     ids::{AttemptId, Epoch, NodeId, QueryId, ShardId, Version},
     request::RequestContext,
 };
-use canopy_proto::v1::{Outcome, SearchReply, SearchRequest, ShardReply, ShardRequest};
+use canopy_format::{
+    manifest::Manifest,
+    schema::Schema,
+    store::{Corpus, VersionStore},
+};
+use canopy_indexer::build::BuildRequest;
+use canopy_proto::v1::{
+    FieldStatistics, Outcome, Query, SearchReply, SearchRequest, ShardReply, ShardRequest, Statistics,
+    TermQuery, TermStatistics, query::Node,
+};
+use canopy_topology::{
+    config::{NodeConfig, Placement, Role, TopologyConfig},
+    routing::RoutingSnapshot,
+};
 use futures::StreamExt;
 
 use crate::{
@@ -24,7 +38,7 @@ use crate::{
     metrics::Metrics,
     node::{LeafNode, Parts, SearchShard},
     search_shard::{self, ShardResult},
-    shards::{Serving, Shards, files::ShardFiles},
+    shards::{Serving, Shards, files::ShardFiles, open::Opener},
     testing::{self, Row},
     view::ShardView,
 };
@@ -65,7 +79,8 @@ pub fn real() -> SearchShard {
 
 /// A tiny view of shard `main/number`.
 pub fn view(number: u32, version: u64) -> ShardView {
-    let rows = [Row::of("https://a.example/", "text", "red fox"), Row::of("https://b.example/", "text", "red")];
+    let rows =
+        [Row::of("https://a.example/", "text", "red fox"), Row::of("https://b.example/", "text", "red")];
     ShardView { shard: ShardId::new("main", number), version: Version(version), ..testing::shard(&rows, 1) }
 }
 
@@ -106,12 +121,8 @@ pub fn context(query: u8, budget: Duration) -> RequestContext {
 
 /// An answer of a search that a test makes up.
 pub fn answered(shard: u32) -> ShardResult {
-    let reply = ShardReply {
-        shard,
-        outcome: Outcome::Answered as i32,
-        documents_searched: 2,
-        ..Default::default()
-    };
+    let reply =
+        ShardReply { shard, outcome: Outcome::Answered as i32, documents_searched: 2, ..Default::default() };
     ShardResult { hits: Vec::new(), reply, failure: None }
 }
 
@@ -213,4 +224,115 @@ pub async fn until(what: &str, done: impl Fn() -> bool) {
         assert!(start.elapsed() < PATIENCE, "{what} did not happen");
         tokio::task::yield_now().await;
     }
+}
+
+/// A version in a store of its own, built by the real pipeline.
+pub struct Built {
+    /// Holds the store's directory.
+    pub directory: tempfile::TempDir,
+    /// The store.
+    pub store: VersionStore,
+    /// The version's manifest.
+    pub manifest: Manifest,
+}
+
+impl Built {
+    /// Builds `documents` (objects of the `web` schema) into `shards` shards.
+    pub async fn new(documents: &[serde_json::Value], shards: u32) -> Self {
+        let directory = tempfile::tempdir().expect("temporary directory");
+        let store =
+            VersionStore::open(&directory.path().join("store").to_string_lossy(), true).expect("store");
+        let corpus = Corpus {
+            name: CORPUS.into(),
+            schema: Schema::web(),
+            partitions: 1,
+            ordering: canopy_format::store::Ordering::Log,
+        };
+        store.create_corpus(&corpus).await.expect("corpus");
+        let input = directory.path().join("documents.jsonl");
+        let lines: Vec<String> = documents.iter().map(ToString::to_string).collect();
+        std::fs::write(&input, lines.join("\n")).expect("input");
+        let mut request = BuildRequest::new(store.clone(), CORPUS, vec![input]);
+        request.shards = Some(shards);
+        request.memory = 64 << 20;
+        request.warmup = vec!["red fox".into(), "***".into()];
+        let report = canopy_indexer::build::run(request).await.expect("build");
+        let manifest = store.manifest(CORPUS, report.version).await.expect("manifest");
+        Self { directory, store, manifest }
+    }
+
+    /// The version's directory.
+    pub fn version_dir(&self) -> std::path::PathBuf {
+        self.store.version_dir(CORPUS, self.manifest.version).expect("local")
+    }
+
+    /// A routing snapshot that places every shard on leaf `leaf-1`.
+    pub fn routing(&self) -> RoutingSnapshot {
+        let node = NodeConfig {
+            id: "leaf-1".into(),
+            role: Role::Leaf,
+            address: "127.0.0.1:1".into(),
+            admin: String::new(),
+            zone: String::new(),
+        };
+        let shards = self.manifest.shards.iter().map(|entry| entry.shard.to_string()).collect();
+        let placement =
+            Placement { corpus: CORPUS.into(), shards, replicas: vec!["leaf-1".into()], version: 0 };
+        let config = TopologyConfig { nodes: vec![node], placements: vec![placement] };
+        RoutingSnapshot::from_static(&config).expect("routing")
+    }
+
+    /// Opens every shard on a fresh leaf.
+    pub async fn open(&self, config: LeafConfig) -> (Arc<Parts>, LeafNode) {
+        let parts = parts(config, real());
+        self.open_on(&parts).await;
+        (parts.clone(), LeafNode::new(parts))
+    }
+
+    /// Opens every shard on this leaf.
+    pub async fn open_on(&self, parts: &Parts) {
+        let opener = Opener {
+            store: self.store.clone(),
+            shards: parts.shards.clone(),
+            threads: 2,
+            drain: Drain::new(),
+        };
+        opener.run(&self.routing()).await;
+    }
+
+    /// A search for one analysed word of the search field on all shards, with the numbers of the manifest.
+    pub fn request(&self, token: &str) -> SearchRequest {
+        let term = TermQuery { field: "text".into(), tokens: vec![token.into()], boost: 0.0 };
+        let statistics = &self.manifest.statistics;
+        SearchRequest {
+            query: Some(Query { node: Some(Node::Term(term)) }),
+            statistics: Some(Statistics {
+                id: statistics.id.clone(),
+                documents: statistics.documents,
+                fields: vec![FieldStatistics {
+                    field: "text".into(),
+                    tokens: statistics.tokens.get("text").copied().unwrap_or(0),
+                }],
+                terms: vec![TermStatistics { field: "text".into(), token: token.into(), documents: 2 }],
+            }),
+            version: self.manifest.version.0,
+            ..request(self.manifest.shards.len() as u32)
+        }
+    }
+}
+
+/// `count` small pages; every third is about a red fox.
+pub fn pages(count: usize) -> Vec<serde_json::Value> {
+    let page = |n: usize| {
+        let what = if n.is_multiple_of(3) { "A red fox & its <den>" } else { "A grey wolf" };
+        serde_json::json!({
+            "url": format!("https://{n}.example/"),
+            "title": format!("Page <{n}>"),
+            "body": format!("{what} were seen on day {n}. Nothing else happened."),
+            "lang": "en",
+            "host": format!("{n}.example"),
+            "attributes": { "color": if n.is_multiple_of(2) { "red" } else { "grey" } },
+        })
+    };
+    (0..count).map(page).collect()
 }

@@ -7,7 +7,7 @@
 use canopy_common::error::{ErrorClass, Failure};
 use canopy_proto::{
     convert,
-    v1::{CallReport, Hit, Outcome, SearchReply, SearchRequest, ShardReply},
+    v1::{CallReport, Hit, Outcome, SearchReply, SearchRequest, ShardReply, SortValue, sort_value},
 };
 
 use crate::call::Settled;
@@ -38,6 +38,36 @@ fn merge(request: &SearchRequest, mut lists: Vec<Vec<Hit>>, most: usize) -> Vec<
         keyed.truncate(most);
     }
     keyed.into_iter().map(|(_, hit)| hit).collect()
+}
+
+/// Refuses a message that the transport would not carry, before it is encoded. `limit` in bytes.
+pub fn fits(reply: &SearchReply, limit: usize) -> Result<(), Failure> {
+    let needed = size(reply);
+    if needed <= limit {
+        return Ok(());
+    }
+    let message = format!(
+        "{} hits and their facets need some {needed} bytes; one message has {limit}: ask for fewer hits, facet values \
+         or sort fields",
+        reply.hits.len()
+    );
+    Err(Failure::invalid("k", message).with_limit(limit as u64))
+}
+
+/// Encoded size, from above.
+fn size(reply: &SearchReply) -> usize {
+    let texts = |value: &SortValue| match &value.kind {
+        Some(sort_value::Kind::Text(text)) => text.len() + 12,
+        _ => 16,
+    };
+    let hits = reply.hits.iter();
+    let hits: usize =
+        hits.map(|hit| 64 + hit.collapse.len() + hit.sort.iter().map(texts).sum::<usize>()).sum();
+    let facets = reply.shards.iter().flat_map(|shard| &shard.facets);
+    let facets: usize =
+        facets.map(|facet| 32 + facet.values.iter().map(|value| value.len() + 14).sum::<usize>()).sum();
+    let shards: usize = reply.shards.iter().map(|shard| 200 + shard.reason.len() + shard.node.len()).sum();
+    hits + facets + shards + 512 + reply.spans.len() * 512
 }
 
 /// A shard that did not answer.
@@ -102,6 +132,8 @@ mod tests {
         let got: Vec<_> = reply.hits.iter().map(|hit| (hit.shard, hit.score)).collect();
         assert_eq!(got, [(0, 5.0), (1, 5.0), (1, 4.0)]);
         assert_eq!(reply.shards.iter().map(|shard| shard.shard).collect::<Vec<_>>(), [1, 0]);
+        assert!(fits(&reply, 4096).is_ok());
+        assert_eq!(fits(&reply, 100).unwrap_err().field.as_deref(), Some("k"));
         request.collapse = "host".into();
         assert_eq!(message(&request, make(), CallReport::default()).hits.len(), 5);
     }

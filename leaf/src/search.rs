@@ -150,7 +150,12 @@ impl Stream {
                         self.parts.note_slow(&self.context, &self.call, &settled);
                     }
                     let report = self.parts.report(&self.call, self.pushback);
-                    return Some(Ok(reply::message(&self.call.request, settled, report)));
+                    let message = reply::message(&self.call.request, settled, report);
+                    if let Err(failure) = reply::fits(&message, self.parts.max_message) {
+                        self.parts.metrics.ended(self.call.close());
+                        return Some(Err(failure));
+                    }
+                    return Some(Ok(message));
                 }
                 Found::Fatal(failure) => return Some(Err(failure)),
                 Found::End => return None,
