@@ -23,7 +23,6 @@ pub(super) fn class(c: char) -> Class {
     let code = c as u32;
     match code {
         0x00..=0x7f if c.is_ascii_alphanumeric() => Class::Letter,
-        0x00..=0x7f => Class::Border,
         0xc0..=0x24f => {
             if matches!(code, 0xd7 | 0xf7) {
                 Class::Border
@@ -41,8 +40,8 @@ pub(super) fn class(c: char) -> Class {
         | 0x19e0..=0x19ff
         | 0xa9e0..=0xa9ff
         | 0xaa60..=0xaa7f => dictionary_script(c),
-        // Fractions, whose normal form is two numbers and a stroke; apostrophes that pass for letters.
-        0xbc..=0xbe | 0x2150..=0x215f | 0x2189 | 0x2bb | 0x2bc => Class::Border,
+        // ASCII signs; fractions, whose normal form is two numbers and a stroke; apostrophes that pass for letters.
+        0x00..=0x7f | 0xbc..=0xbe | 0x2150..=0x215f | 0x2189 | 0x2bb | 0x2bc => Class::Border,
         _ if attached_format(code) => Class::Attached,
         _ if emoji(code) => Class::Emoji,
         _ if pair(code) => Class::Pair,

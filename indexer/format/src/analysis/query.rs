@@ -73,7 +73,9 @@ impl Query<'_> {
             }
             stop |= stop::word(language.code, self.forms.bare(raw, language));
         }
-        seconds.iter().for_each(|second| add(&mut terms, second));
+        for second in &seconds {
+            add(&mut terms, second);
+        }
         if let Some(first) = joined {
             self.compound(first, piece, position, &mut terms);
         }

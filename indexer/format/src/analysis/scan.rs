@@ -247,7 +247,7 @@ impl<'a> Scanner<'a> {
             end += c.len_utf8();
         }
         dictionary::cut(&self.text[start..end], |from, to| {
-            self.segments.push_back((start + from, start + to))
+            self.segments.push_back((start + from, start + to));
         });
         self.at = end;
     }

@@ -156,7 +156,7 @@ const SCRAPS: &[&str] = &[
 
 fn text(dice: &mut Dice) -> String {
     let mut text = String::new();
-    for _ in 0..1 + dice.roll(12) {
+    for _ in 0..=dice.roll(12) {
         match dice.roll(12) {
             0 => text.extend(char::from_u32(dice.roll(0x11_0000) as u32)),
             1 => text.extend(char::from_u32(dice.roll(0x3000) as u32)),
@@ -418,11 +418,11 @@ fn codes_and_detection() {
 #[test]
 fn the_id_names_these_rules() {
     let mut all = String::new();
-    for language in LANGUAGES {
-        for scrap in SCRAPS {
-            tokens(scrap, language)
-                .iter()
-                .for_each(|token| all.push_str(&format!("{}@{} ", token.text, token.position)));
+    for (language, scrap) in
+        LANGUAGES.iter().flat_map(|language| SCRAPS.iter().map(move |scrap| (language, scrap)))
+    {
+        for token in tokens(scrap, language) {
+            all.extend([&token.text, "@", &token.position.to_string(), " "]);
         }
     }
     let digest = format!("{:016x}", xxhash_rust::xxh3::xxh3_64(all.as_bytes()));
