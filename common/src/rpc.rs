@@ -10,7 +10,7 @@
 pub mod config;
 pub mod status;
 
-use std::io;
+use std::{io, time::Duration};
 
 use hyper_util::rt::TokioIo;
 use tonic::{
@@ -32,6 +32,13 @@ use crate::{
 /// A layered channel to one node; clones share the connection.
 pub type ClientChannel = BoxCloneSyncService<http::Request<Body>, http::Response<Body>, BoxError>;
 
+/// Cancelled streams whose late frames are dropped in silence. The gather engine cancels calls all day; the library
+/// remembers 50 streams for a second, answers later frames with a reset each, and after 1,024 of these over the life of
+/// a connection tears it down. The peers are our own nodes, so that last limit is off.
+const RESETS_REMEMBERED: usize = 1024;
+/// How long. Real time, whatever clock a test runs on: long enough that a simulation never reaches it.
+const RESET_REMEMBERED: Duration = Duration::from_secs(60);
+
 /// A lazy channel to `host:port`. Nothing is dialled before the first call; it reconnects by itself.
 pub fn channel(config: &RpcConfig, net: &NetIo, address: &str) -> io::Result<ClientChannel> {
     let (net, target, patience) = (net.clone(), address.to_owned(), config.connect_timeout.0);
@@ -47,6 +54,9 @@ pub fn channel(config: &RpcConfig, net: &NetIo, address: &str) -> io::Result<Cli
         .http2_keep_alive_interval(config.keepalive_interval.0)
         .keep_alive_timeout(config.keepalive_timeout.0)
         .keep_alive_while_idle(true)
+        .http2_max_concurrent_reset_streams(RESETS_REMEMBERED)
+        .http2_reset_stream_duration(RESET_REMEMBERED)
+        .http2_max_local_error_reset_streams(None)
         .initial_stream_window_size(config.stream_window.0 as u32)
         .initial_connection_window_size(config.connection_window.0 as u32)
         .connect_with_connector_lazy(connector);

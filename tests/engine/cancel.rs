@@ -16,15 +16,11 @@ use canopy_tests::{
 use futures::StreamExt;
 use tokio::time::Instant;
 
-use crate::account::check;
+use canopy_tests::invariants::{check, running};
 
 fn tree(gather: GatherConfig, aggregators: usize) -> ModelTree {
     let corpus = Arc::new(ModelCorpus::generate(21, 16, 40));
     ModelTree::new(corpus, &Shape { gather, aggregators, ..Default::default() })
-}
-
-fn running(tree: &ModelTree) -> u64 {
-    tree.leaves.iter().map(|leaf| leaf.seen.running.load(Ordering::SeqCst)).sum()
 }
 
 fn deep() -> GatherConfig {
@@ -50,7 +46,7 @@ async fn a_caller_that_leaves_stops_every_leaf_through_all_levels() {
         assert_eq!(start.elapsed(), Duration::ZERO);
         assert_eq!(gathered.decision, Some(Decision::Cancelled));
         assert_eq!(running(&tree), 0);
-        assert_eq!(check(&tree, &request, &gathered).timed_out, 16);
+        assert_eq!(check(&tree.corpus, &request, &gathered).timed_out, 16);
     }
 }
 
@@ -74,7 +70,7 @@ async fn a_search_that_stops_early_leaves_nothing_running() {
     request.completion =
         Some(v1::Completion { mode: v1::completion::Mode::AllBut as i32, all_but: 12, min_coverage: 0.0 });
     let gathered = tree.search(request.clone(), Duration::from_secs(5)).await;
-    check(&tree, &request, &gathered);
+    check(&tree.corpus, &request, &gathered);
     assert_eq!(running(&tree), 0);
 }
 
@@ -95,7 +91,7 @@ async fn a_thousand_cancels_at_any_moment_end_each_search_once() {
                 cancel.cancel();
             };
             let (gathered, ()) = tokio::join!(search, leave);
-            check(&tree, &request, &gathered);
+            check(&tree.corpus, &request, &gathered);
             gathered.decision
         });
     }

@@ -12,7 +12,7 @@ use canopy_tests::{
 };
 use tokio::time::Instant;
 
-use crate::account::check;
+use canopy_tests::invariants::check;
 
 fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
@@ -45,7 +45,7 @@ async fn adaptive_gives_up_on_a_straggler_after_a_fifth_of_the_time_left() {
     let took = start.elapsed();
     assert!((ms(180)..=ms(220)).contains(&took), "{took:?}");
     assert_eq!(gathered.decision, Some(Decision::Adaptive));
-    let coverage = check(&tree, &request, &gathered);
+    let coverage = check(&tree.corpus, &request, &gathered);
     assert_eq!((coverage.answered, coverage.timed_out), (9, 1));
     assert!((coverage.ratio() - 0.9).abs() < 1e-9);
     assert!(gathered.shards[9].reason.starts_with("leaf-9: "), "{}", gathered.shards[9].reason);
@@ -54,7 +54,7 @@ async fn adaptive_gives_up_on_a_straggler_after_a_fifth_of_the_time_left() {
     let tree = ten(0.9, 100, late);
     let gathered = tree.search(request.clone(), ms(500)).await;
     assert_eq!(gathered.decision, Some(Decision::All));
-    assert!(check(&tree, &request, &gathered).complete());
+    assert!(check(&tree.corpus, &request, &gathered).complete());
 }
 
 #[tokio::test(start_paused = true)]
@@ -68,7 +68,7 @@ async fn a_frozen_leaf_costs_its_documents_and_not_the_deadline() {
     let gathered = tree.search(request.clone(), ms(200)).await;
     assert_eq!(start.elapsed(), ms(160));
     assert_eq!(gathered.decision, Some(Decision::Deadline));
-    let coverage = check(&tree, &request, &gathered);
+    let coverage = check(&tree.corpus, &request, &gathered);
     assert_eq!((coverage.answered, coverage.timed_out), (12, 4));
     let frozen: u64 = (0..4).map(|n| request.shards[4 * n + 2].documents).sum();
     assert_eq!(coverage.documents_searched, tree.corpus.documents() - frozen);
@@ -85,7 +85,7 @@ async fn when_nothing_answers_coverage_is_zero_and_the_answer_in_time() {
     let start = Instant::now();
     let gathered = tree.search(request.clone(), ms(300)).await;
     assert_eq!(start.elapsed(), ms(260));
-    let coverage = check(&tree, &request, &gathered);
+    let coverage = check(&tree.corpus, &request, &gathered);
     assert_eq!((coverage.timed_out, coverage.documents_searched), (50, 0));
     assert!(coverage.ratio() == 0.0 && !coverage.complete());
 }
@@ -101,7 +101,7 @@ async fn work_cut_at_the_deadline_is_answered_with_its_cut_and_is_no_failure() {
     }
     let request = tree.corpus.request(tree.query(), 10);
     let gathered = tree.search(request.clone(), ms(400)).await;
-    let coverage = check(&tree, &request, &gathered);
+    let coverage = check(&tree.corpus, &request, &gathered);
     assert_eq!((coverage.answered, coverage.failed, coverage.timed_out), (4, 0, 0));
     assert_eq!(coverage.cut.len(), 4);
     assert!(coverage.cut.iter().all(|entry| entry.1 == Cut::Deadline) && !coverage.complete());
@@ -121,7 +121,7 @@ async fn every_hop_and_every_attempt_sees_less_time() {
     }
     let request = tree.corpus.request(tree.query(), 10);
     let gathered = tree.search(request.clone(), ms(250)).await;
-    check(&tree, &request, &gathered);
+    check(&tree.corpus, &request, &gathered);
     let mut budgets: Vec<Duration> =
         tree.leaves.iter().flat_map(|leaf| leaf.seen.budgets.lock().clone()).collect();
     budgets.sort();
@@ -137,7 +137,7 @@ async fn a_query_without_time_asks_nobody() {
     let tree = tree(8, Shape::default());
     let request = tree.corpus.request(tree.query(), 10);
     let gathered = tree.search(request.clone(), Duration::ZERO).await;
-    let coverage = check(&tree, &request, &gathered);
+    let coverage = check(&tree.corpus, &request, &gathered);
     assert_eq!(coverage.timed_out, 8);
     let asked: u64 =
         tree.leaves.iter().map(|leaf| leaf.seen.searches.load(std::sync::atomic::Ordering::SeqCst)).sum();
@@ -155,5 +155,5 @@ async fn all_but_stops_with_its_number_and_says_so() {
     let gathered = tree.search(request.clone(), ms(500)).await;
     assert!(start.elapsed() < ms(20), "{:?}", start.elapsed());
     assert_eq!(gathered.decision, Some(Decision::AllBut));
-    assert_eq!(check(&tree, &request, &gathered).timed_out, 4);
+    assert_eq!(check(&tree.corpus, &request, &gathered).timed_out, 4);
 }

@@ -14,7 +14,7 @@ use canopy_tests::{
     model_tree::{ModelTree, Shape},
 };
 
-use crate::account::{check, places};
+use canopy_tests::invariants::{check, places};
 
 const BUDGET: Duration = Duration::from_millis(300);
 
@@ -46,7 +46,7 @@ async fn one_two_and_three_levels_give_the_same_lists_totals_and_facets() {
         let mut lists = Vec::new();
         for request in requests(&tree) {
             let gathered = tree.search(request.clone(), BUDGET).await;
-            assert!(check(&tree, &request, &gathered).complete(), "{fanout} {leaves}");
+            assert!(check(&tree.corpus, &request, &gathered).complete(), "{fanout} {leaves}");
             let total = canopy_aggregator::merge::total(&gathered.shards);
             let facets = canopy_aggregator::merge::facets(&request.facets, &gathered.shards);
             lists.push((places(&gathered.hits), total, facets));
@@ -69,7 +69,7 @@ async fn collapse_is_global_over_all_shards() {
     let tree = tree(&corpus, 4, 2, 2);
     let request = v1::SearchRequest { collapse: "host".to_owned(), ..tree.corpus.request(tree.query(), 50) };
     let gathered = tree.search(request.clone(), BUDGET).await;
-    check(&tree, &request, &gathered);
+    check(&tree.corpus, &request, &gathered);
     let mut hosts: Vec<&str> =
         gathered.hits.iter().map(|hit| hit.collapse.as_str()).filter(|host| !host.is_empty()).collect();
     let all = hosts.len();
@@ -97,7 +97,11 @@ async fn a_dead_aggregator_is_replaced_and_without_any_the_leaves_are_asked_dire
         for _ in 0..10 {
             let request = tree.corpus.request(tree.query(), 10);
             let gathered = tree.search(request.clone(), BUDGET).await;
-            assert!(check(&tree, &request, &gathered).complete(), "{dead} dead: {:?}", gathered.shards[0]);
+            assert!(
+                check(&tree.corpus, &request, &gathered).complete(),
+                "{dead} dead: {:?}",
+                gathered.shards[0]
+            );
         }
     }
 }
@@ -111,7 +115,7 @@ async fn what_a_level_below_could_not_have_is_said_above_with_its_reason() {
     }
     let request = v1::SearchRequest { trace: true, ..tree.corpus.request(tree.query(), 10) };
     let gathered = tree.search(request.clone(), BUDGET).await;
-    let coverage = check(&tree, &request, &gathered);
+    let coverage = check(&tree.corpus, &request, &gathered);
     assert_eq!((coverage.failed, coverage.answered), (4, 20));
     assert_eq!(gathered.shards[2].error_class, ErrorClass::DataLoss as u32);
     let reason = &gathered.shards[2].reason;
@@ -135,7 +139,7 @@ async fn a_root_that_stops_early_keeps_what_a_slow_subtree_has_passed_on() {
     tree.leaves[7].script(|script| script.fault = Fault::Hang(0));
     let request = tree.corpus.request(tree.query(), 10);
     let gathered = tree.search(request.clone(), BUDGET).await;
-    let coverage = check(&tree, &request, &gathered);
+    let coverage = check(&tree.corpus, &request, &gathered);
     // The hanging leaf's subtree loses two shards, not all of them.
     assert_eq!((coverage.answered, coverage.timed_out), (38, 2));
     assert_eq!(gathered.decision, Some(canopy_aggregator::gather::Decision::Adaptive));

@@ -9,7 +9,7 @@ use canopy_tests::{
     model_tree::{ModelTree, Shape},
 };
 
-use crate::account::check;
+use canopy_tests::invariants::check;
 
 const LIES: [Lie; 7] =
     [Lie::Twice, Lie::Unknown, Lie::ForeignHit, Lie::TooManyHits, Lie::Version, Lie::Outcome, Lie::Facet];
@@ -28,7 +28,7 @@ async fn a_liar_is_replaced_by_an_honest_replica() {
             for _ in 0..4 {
                 let request = tree.corpus.request(tree.query(), 10);
                 let gathered = tree.search(request.clone(), Duration::from_millis(300)).await;
-                assert!(check(&tree, &request, &gathered).complete(), "{lie:?} {batch}");
+                assert!(check(&tree.corpus, &request, &gathered).complete(), "{lie:?} {batch}");
             }
         }
     }
@@ -43,7 +43,7 @@ async fn among_liars_shards_are_failed_with_the_reason_and_the_account_adds_up()
         }
         let request = tree.corpus.request(tree.query(), 10);
         let gathered = tree.search(request.clone(), Duration::from_millis(300)).await;
-        let coverage = check(&tree, &request, &gathered);
+        let coverage = check(&tree.corpus, &request, &gathered);
         assert_eq!((coverage.failed, coverage.documents_searched), (6, 0), "{lie:?}");
         let class = if lie == Lie::Version { ErrorClass::FailedPrecondition } else { ErrorClass::Internal };
         assert_eq!(gathered.shards[0].error_class, class as u32, "{lie:?}");
@@ -59,6 +59,6 @@ async fn a_boast_is_clamped_to_the_manifest() {
     }
     let request = tree.corpus.request(tree.query(), 10);
     let gathered = tree.search(request.clone(), Duration::from_millis(300)).await;
-    let coverage = check(&tree, &request, &gathered);
+    let coverage = check(&tree.corpus, &request, &gathered);
     assert_eq!(coverage.documents_searched, tree.corpus.documents());
 }

@@ -1,7 +1,6 @@
 //! The scatter-gather engine on in-process model leaves under paused time: what it does when leaves are late, fail, lie
 //! or vanish, and when the caller leaves. No sockets, no waiting: minutes of model time take milliseconds.
 
-mod account;
 mod cancel;
 mod deadline;
 mod fetch;

@@ -10,7 +10,7 @@ use canopy_tests::{
     model_tree::{ModelTree, Shape},
 };
 
-use crate::account::check;
+use canopy_tests::invariants::check;
 
 /// Every document has a host of its own.
 fn many_hosts(shards: usize, documents: usize) -> ModelCorpus {
@@ -43,7 +43,7 @@ async fn a_query_over_its_memory_loses_replies_and_says_so_others_lose_nothing()
         tree.search(large.clone(), Duration::from_secs(5)),
         tree.search(small.clone(), Duration::from_secs(5))
     );
-    let coverage = check(&tree, &large, &both.0);
+    let coverage = check(&tree.corpus, &large, &both.0);
     assert!(coverage.failed > 0 && coverage.answered > 0, "{} {}", coverage.failed, coverage.answered);
     let refused = both.0.shards.iter().find(|shard| shard.outcome == v1::Outcome::Failed as i32).unwrap();
     assert_eq!(refused.error_class, ErrorClass::Quota as u32);
@@ -51,7 +51,7 @@ async fn a_query_over_its_memory_loses_replies_and_says_so_others_lose_nothing()
     let kept: usize =
         both.0.shards.iter().flat_map(|shard| &shard.facets).map(|facet| facet.values.len()).sum();
     assert!(kept * 32 < 2 << 20, "{kept}");
-    assert!(check(&tree, &small, &both.1).complete());
+    assert!(check(&tree.corpus, &small, &both.1).complete());
 }
 
 #[tokio::test(start_paused = true)]
@@ -67,6 +67,6 @@ async fn a_batch_that_was_passed_on_is_freed_at_an_aggregator() {
     }
     let large = request(&tree);
     let gathered = tree.search(large.clone(), Duration::from_secs(5)).await;
-    let coverage = check(&tree, &large, &gathered);
+    let coverage = check(&tree.corpus, &large, &gathered);
     assert!(coverage.complete(), "{:?}", gathered.shards.iter().find(|shard| !shard.reason.is_empty()));
 }

@@ -14,7 +14,7 @@ use canopy_tests::{
 };
 use tokio::time::Instant;
 
-use crate::account::{check, places};
+use canopy_tests::invariants::{check, places};
 
 const BUDGET: Duration = Duration::from_millis(300);
 
@@ -60,7 +60,7 @@ async fn whatever_fails_on_one_replica_is_had_from_the_other_with_the_same_resul
                     leaf.script(|script| script.batch = batch);
                 }
                 let gathered = tree.search(request.clone(), BUDGET).await;
-                assert!(check(&tree, &request, &gathered).complete(), "{fault:?} on leaf {bad}");
+                assert!(check(&tree.corpus, &request, &gathered).complete(), "{fault:?} on leaf {bad}");
                 assert_eq!(places(&gathered.hits), wanted, "{fault:?} on leaf {bad}");
             }
         }
@@ -77,7 +77,7 @@ async fn an_error_of_both_replicas_is_the_shards_outcome_and_symmetric() {
         let start = Instant::now();
         let gathered = tree.search(request.clone(), BUDGET).await;
         assert!(start.elapsed() < Duration::from_millis(20), "errors do not wait for the deadline");
-        let coverage = check(&tree, &request, &gathered);
+        let coverage = check(&tree.corpus, &request, &gathered);
         assert_eq!((coverage.failed, coverage.timed_out), (4, 0));
         let reason = &gathered.shards[0].reason;
         assert!(reason.contains("DATA_LOSS") && reason.contains("UNAVAILABLE"), "{reason}");
@@ -95,7 +95,7 @@ async fn what_nobody_can_reach_is_unavailable_and_what_all_refuse_is_shed() {
         }
         let request = tree.corpus.request(tree.query(), 10);
         let gathered = tree.search(request.clone(), BUDGET).await;
-        check(&tree, &request, &gathered);
+        check(&tree.corpus, &request, &gathered);
         assert!(gathered.shards.iter().all(|shard| shard.outcome == expected as i32));
         assert_eq!(searches(&tree), [1, 1]);
     }
@@ -109,7 +109,7 @@ async fn bad_input_is_failed_and_asked_of_nobody_else() {
     }
     let request = tree.corpus.request(tree.query(), 10);
     let gathered = tree.search(request.clone(), BUDGET).await;
-    assert_eq!(check(&tree, &request, &gathered).failed, 4);
+    assert_eq!(check(&tree.corpus, &request, &gathered).failed, 4);
     assert_eq!(gathered.shards[0].error_class, ErrorClass::InvalidArgument as u32);
     assert_eq!(searches(&tree).iter().sum::<u64>(), 1);
 }
@@ -123,7 +123,7 @@ async fn retries_are_bounded_however_many_replicas_fail() {
     }
     let request = tree.corpus.request(tree.query(), 10);
     let gathered = tree.search(request.clone(), BUDGET).await;
-    check(&tree, &request, &gathered);
+    check(&tree.corpus, &request, &gathered);
     // The first try, one transparent retry, one counted.
     assert_eq!(searches(&tree).iter().sum::<u64>(), 3);
     assert_eq!((gathered.tail.attempts, gathered.tail.retries), (3, 2));
@@ -142,7 +142,7 @@ async fn no_retry_outlives_the_deadline() {
     let start = Instant::now();
     let gathered = tree.search(request.clone(), BUDGET).await;
     assert!(start.elapsed() <= Duration::from_millis(260), "{:?}", start.elapsed());
-    check(&tree, &request, &gathered);
+    check(&tree.corpus, &request, &gathered);
     let dropped: u64 = tree.leaves.iter().map(|leaf| leaf.seen.running.load(Ordering::SeqCst)).sum();
     assert_eq!(dropped, 0);
     assert_eq!(searches(&tree).iter().sum::<u64>(), 2);
@@ -159,7 +159,7 @@ async fn a_rolling_restart_with_two_replicas_loses_nothing() {
         for _ in 0..50 {
             let request = tree.corpus.request(tree.query(), 10);
             let gathered = tree.search(request.clone(), BUDGET).await;
-            assert!(check(&tree, &request, &gathered).complete());
+            assert!(check(&tree.corpus, &request, &gathered).complete());
         }
     }
 }
@@ -172,7 +172,7 @@ async fn a_replica_that_fails_at_once_does_not_draw_the_queries() {
     for _ in 0..200 {
         let request = tree.corpus.request(tree.query(), 10);
         let gathered = tree.search(request.clone(), BUDGET).await;
-        assert!(check(&tree, &request, &gathered).complete());
+        assert!(check(&tree.corpus, &request, &gathered).complete());
     }
     let seen = searches(&tree);
     assert!(seen[0] * 20 < seen[1], "{seen:?}");
@@ -191,7 +191,7 @@ async fn an_unknown_node_is_passed_over() {
     for _ in 0..20 {
         let request = tree.corpus.request(tree.query(), 10);
         let gathered = tree.search(request.clone(), BUDGET).await;
-        assert!(check(&tree, &request, &gathered).complete());
+        assert!(check(&tree.corpus, &request, &gathered).complete());
         assert_eq!(gathered.tail.retries, 0);
     }
 }

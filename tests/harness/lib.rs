@@ -1,5 +1,17 @@
 //! The harness: what tests of several crates share.
 
+pub mod api;
+pub mod cluster;
+pub mod corpus;
+pub mod faulty_net;
+pub mod form;
+pub mod invariants;
 pub mod model_corpus;
 pub mod model_leaf;
 pub mod model_tree;
+pub mod oracle;
+pub mod publish;
+pub mod sim_net;
+pub mod sim_tree;
+pub mod vocabulary;
+pub mod wait;

@@ -1,1 +1,9 @@
-//! Production aggregators over a simulated network with model leaves.
+//! Production aggregators and the root's engine over a simulated network and clock, with model leaves: partitions,
+//! stalls, crashes and drains, each from a seed. A failure prints the seed; `SIM_SEED=n` runs that one alone,
+//! `SIM_SEEDS=n` that many.
+
+mod calm;
+mod crash;
+mod determinism;
+mod network;
+mod seeds;

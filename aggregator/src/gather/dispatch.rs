@@ -182,8 +182,9 @@ impl Run {
         self.calls.push(call.into_future());
     }
 
-    /// The last resort for a subtree whose aggregators can't be reached: ask its leaves from here.
-    fn around_aggregators(&mut self, branch: usize, shards: &[u32], history: &History) -> bool {
+    /// The last resort for a subtree whose aggregators can't be reached: ask its leaves from here. More calls than
+    /// `fanout_max` beat no answer.
+    pub(super) fn around_aggregators(&mut self, branch: usize, shards: &[u32], history: &History) -> bool {
         if self.branches[branch].through != Through::Aggregator || history.reached {
             return false;
         }

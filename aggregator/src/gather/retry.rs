@@ -24,7 +24,7 @@ pub struct History {
     pub transparent: bool,
     /// Its counted retry is used up.
     pub counted: bool,
-    /// Some candidate could be reached.
+    /// Some candidate was there: it replied, or refused in its own words.
     pub reached: bool,
 }
 

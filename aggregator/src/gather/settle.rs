@@ -163,9 +163,9 @@ impl Run {
                 refused.push((shard, failure.class));
             }
         }
-        if failure.class != ErrorClass::Unavailable || started {
-            self.attempts[index].history.reached = true;
-        }
+        // What says nothing but that it is gone was not reached, whatever words the transport finds for it.
+        let gone = [ErrorClass::Unavailable, ErrorClass::Internal, ErrorClass::Cancelled];
+        self.attempts[index].history.reached |= started || !gone.contains(&failure.class);
         self.end(index, Fate::Failed);
         let sets = self.sets(index, refused, started);
         self.again(sets);
@@ -193,11 +193,15 @@ impl Run {
     fn sets(&mut self, index: usize, refused: Vec<(u32, ErrorClass)>, started: bool) -> Vec<Again> {
         let (branch, history) = (self.attempts[index].branch, self.attempts[index].history.clone());
         let mut sets: BTreeMap<Retry, Vec<u32>> = BTreeMap::new();
+        let mut hopeless = Vec::new();
         for (shard, class) in refused {
             match history.left(class, started) {
                 Some(retry) => sets.entry(retry).or_default().push(shard),
-                None => self.give_up(&[shard], &Outcome::TimedOut, "not asked again"),
+                None => hopeless.push(shard),
             }
+        }
+        if !self.around_aggregators(branch, &hopeless, &history) {
+            self.give_up(&hopeless, &Outcome::TimedOut, "not asked again");
         }
         let again = |(retry, shards)| Again { branch, shards, history: history.clone(), retry };
         sets.into_iter().map(again).collect()

@@ -1,5 +1,7 @@
-//! What every answer must satisfy, whatever happened: the account adds up and the hits are the brute-force best of what
-//! was searched.
+//! What every answer of the engine must satisfy, whatever happened: the account adds up and the hits are the
+//! brute-force best of what was searched, to the bit.
+
+use std::sync::atomic::Ordering;
 
 use canopy_aggregator::gather::Gathered;
 use canopy_common::{
@@ -7,7 +9,11 @@ use canopy_common::{
     ids::Version,
 };
 use canopy_proto::{convert, v1};
-use canopy_tests::{model_corpus::expected, model_tree::ModelTree};
+
+use crate::{
+    model_corpus::{ModelCorpus, expected},
+    model_tree::ModelTree,
+};
 
 /// Coverage of a gathered search.
 pub fn coverage(request: &v1::SearchRequest, gathered: &Gathered) -> Coverage {
@@ -21,10 +27,10 @@ pub fn coverage(request: &v1::SearchRequest, gathered: &Gathered) -> Coverage {
     Coverage::of(lines)
 }
 
-/// Checks the answer and returns its coverage.
-pub fn check(tree: &ModelTree, request: &v1::SearchRequest, gathered: &Gathered) -> Coverage {
+/// Checks an answer and returns its coverage.
+pub fn check(corpus: &ModelCorpus, request: &v1::SearchRequest, gathered: &Gathered) -> Coverage {
     assert_eq!(gathered.shards.len(), request.shards.len());
-    let wanted = expected(&tree.corpus, request, &gathered.shards);
+    let wanted = expected(corpus, request, &gathered.shards);
     assert_eq!(places(&gathered.hits), places(&wanted));
     for (index, reply) in gathered.shards.iter().enumerate() {
         assert_eq!(reply.shard as usize, index);
@@ -36,7 +42,7 @@ pub fn check(tree: &ModelTree, request: &v1::SearchRequest, gathered: &Gathered)
     assert!(coverage.adds_up());
     assert_eq!(
         coverage.documents_searched + coverage.documents_pruned + coverage.documents_missing(),
-        tree.corpus.documents()
+        corpus.documents()
     );
     coverage
 }
@@ -44,4 +50,9 @@ pub fn check(tree: &ModelTree, request: &v1::SearchRequest, gathered: &Gathered)
 /// (shard, key, score bits): equal lists are equal to the bit.
 pub fn places(hits: &[v1::Hit]) -> Vec<(u32, u64, u64, u32)> {
     hits.iter().map(|hit| (hit.shard, hit.key_high, hit.key_low, hit.score.to_bits())).collect()
+}
+
+/// Searches that run at the leaves now.
+pub fn running(tree: &ModelTree) -> u64 {
+    tree.leaves.iter().map(|leaf| leaf.seen.running.load(Ordering::SeqCst)).sum()
 }
