@@ -6,7 +6,7 @@
 //! as sorted runs, a shard is one merge over its runs.
 //!
 //! A build works below the version number it claims and shows nothing until the manifest, which is written last and
-//! only after every file was read back. If it fails or dies, there is no version; see [`leftovers`] for the rest.
+//! only after every file was read back. If it fails or dies, there is no version; the next build removes what it left.
 //!
 //! Two builds of the same input, schema and `memory` make the same shards to the byte, whatever the threads.
 

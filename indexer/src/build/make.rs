@@ -67,7 +67,8 @@ pub(crate) fn make(request: &BuildRequest, plan: &Plan, feed: &Feed, work: &Path
     let codec = Codec::new(&plan.schema);
     let (buckets, mut counts, rejects) = read(request, plan, feed, &codec, (work, memory), &mut timing)?;
     let spilled_bytes = buckets.iter().map(|bucket| bucket.spill.bytes()).sum();
-    let shards = write(request, plan, &codec, buckets, (work, memory), &mut timing)?;
+    let records = counts.read - counts.rejected;
+    let shards = write(request, plan, &codec, (buckets, records), (work, memory), &mut timing)?;
     counts.superseded = shards.iter().map(|shard| shard.sort.superseded).sum();
     counts.long_tokens = shards.iter().map(|shard| shard.counts.long_tokens).sum();
     judge_size(request, plan, shards.iter().map(|shard| shard.documents).sum(), &counts)?;
@@ -125,10 +126,10 @@ fn read(
         dropped_fields: seen.dropped_fields.load(Ordering::Relaxed),
         ..BuildCounts::default()
     };
-    stop.result()?;
     if panicked {
         return Err(Error::Panicked);
     }
+    stop.result()?;
     let samples = rejects.finish()?;
     rejects.judge(counts.read, counts.rejected, request.max_rejects, samples.first())?;
     judge_size(request, plan, counts.read - counts.rejected, &counts)?;
@@ -142,11 +143,11 @@ fn write(
     request: &BuildRequest,
     plan: &Plan,
     codec: &Codec,
-    buckets: Vec<Bucket>,
+    (buckets, documents): (Vec<Bucket>, u64),
     (work, memory): (&Path, Memory),
     timing: &mut Timing,
 ) -> Result<Vec<Written>> {
-    timing.begin(Stage::Write, Amount::default());
+    timing.begin(Stage::Write, Amount { documents, bytes: 0 });
     let analyzer = Analyzer::new();
     let tools = ShardTools {
         schema: &plan.index_schema,
@@ -176,7 +177,9 @@ fn write(
         let threads: Vec<_> = (0..memory.writers).map(|_| scope.spawn(|| stop.run(work_through))).collect();
         threads.into_iter().map(std::thread::ScopedJoinHandle::join).any(|end| end.is_err())
     });
-    stop.result()?;
+    if !panicked {
+        stop.result()?;
+    }
     let written: Option<Vec<_>> = tasks.into_iter().map(|task| task.into_inner().1).collect();
     let written = written.filter(|_| !panicked).ok_or(Error::Panicked)?;
     timing.end(Stage::Write);

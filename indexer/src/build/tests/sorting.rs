@@ -65,7 +65,7 @@ fn a_shard_far_above_its_memory_is_sorted_through_runs_in_passes() {
         let order: u64 = document.text("body").expect("body")[5..].parse().expect("order");
         assert!(order >= 3 * keys, "{} kept {order}", document.key);
         if document.key == "key-3" {
-            let texts = document.values["anchors"].to_vec();
+            let texts = document.values["anchors"].clone();
             let text = |text: &str| canopy_format::document::Value::Text(text.into());
             assert_eq!(texts, [text("once"), text("twice")]);
         } else {
