@@ -151,7 +151,8 @@ impl Tree {
                 let http = admin.ok_or_else(|| {
                     anyhow!("root {name} has no `admin` address; hint: its HTTP API listens there")
                 })?;
-                let root = RootServe { node: id, config, gather, rpc, store, routing, http, grpc: Some(grpc) };
+                let root =
+                    RootServe { node: id, config, gather, rpc, store, routing, http, grpc: Some(grpc) };
                 self.roles.spawn(async move {
                     canopy_root::serve(root, deps, drain).await.with_context(|| format!("root {name}"))
                 });

@@ -37,7 +37,7 @@ pub type ClientChannel = BoxCloneSyncService<http::Request<Body>, http::Response
 /// a connection tears it down. The peers are our own nodes, so that last limit is off.
 const RESETS_REMEMBERED: usize = 1024;
 /// How long. Real time, whatever clock a test runs on: long enough that a simulation never reaches it.
-const RESET_REMEMBERED: Duration = Duration::from_secs(60);
+const RESET_REMEMBERED: Duration = Duration::from_mins(1);
 
 /// A lazy channel to `host:port`. Nothing is dialled before the first call; it reconnects by itself.
 pub fn channel(config: &RpcConfig, net: &NetIo, address: &str) -> io::Result<ClientChannel> {

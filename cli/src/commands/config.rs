@@ -82,7 +82,8 @@ fn print(source: &Source) -> Result<()> {
             .collect();
         println!("{}", serde_json::Value::from(values));
     } else {
-        let width = lines.iter().map(|(key, value, _)| key.len() + value.len() + 3).max().unwrap_or(0).min(72);
+        let width =
+            lines.iter().map(|(key, value, _)| key.len() + value.len() + 3).max().unwrap_or(0).min(72);
         for (key, value, origin) in &lines {
             println!("{:width$}  # {origin}", format!("{key} = {value}"));
         }

@@ -84,7 +84,12 @@ pub async fn run(command: Command) -> Result<()> {
             };
             let corpus = Corpus { name, schema, partitions, ordering };
             VersionStore::open(&store, true)?.create_corpus(&corpus).await?;
-            println!("created corpus {}, schema {} ({})", corpus.name, corpus.schema.name, corpus.schema.id());
+            println!(
+                "created corpus {}, schema {} ({})",
+                corpus.name,
+                corpus.schema.name,
+                corpus.schema.id()
+            );
         }
         Command::List { store, json } => list(&store, json).await?,
         Command::SetSchema { name, store, schema } => {
@@ -121,7 +126,12 @@ async fn list(store: &str, json: bool) -> Result<()> {
     }
     for (corpus, versions) in lines {
         let newest = versions.last().map_or_else(|| "no version".to_owned(), ToString::to_string);
-        println!("{:20} schema {:12} {:4} versions, newest {newest}", corpus.name, corpus.schema.name, versions.len());
+        println!(
+            "{:20} schema {:12} {:4} versions, newest {newest}",
+            corpus.name,
+            corpus.schema.name,
+            versions.len()
+        );
     }
     Ok(())
 }

@@ -161,17 +161,27 @@ async fn inspect(which: &Which) -> Result<()> {
 
 async fn verify(which: &Which) -> Result<()> {
     let (store, manifest) = open(which).await?;
-    let total: u64 = manifest.shards.iter().map(|shard| shard.bytes).sum::<u64>() + manifest.statistics.file.bytes;
+    let total: u64 =
+        manifest.shards.iter().map(|shard| shard.bytes).sum::<u64>() + manifest.statistics.file.bytes;
     let bar = bar::bytes(total, which.json, "verify");
     let damaged = store.verify(&manifest, &|bytes| bar.inc(bytes)).await?;
     bar.finish_and_clear();
     if which.json {
-        println!("{}", json!({ "version": manifest.version.0.to_string(), "bytes": total.to_string(),
-            "damaged": damaged.iter().map(|file| &file.path).collect::<Vec<_>>() }));
+        println!(
+            "{}",
+            json!({ "version": manifest.version.0.to_string(), "bytes": total.to_string(),
+            "damaged": damaged.iter().map(|file| &file.path).collect::<Vec<_>>() })
+        );
     }
     if !damaged.is_empty() {
         let names: Vec<&str> = damaged.iter().map(|file| file.path.as_str()).collect();
-        bail!("{} of {} is damaged in {} files: {}", manifest.version, manifest.corpus, names.len(), names.join(", "));
+        bail!(
+            "{} of {} is damaged in {} files: {}",
+            manifest.version,
+            manifest.corpus,
+            names.len(),
+            names.join(", ")
+        );
     }
     if !which.json {
         println!("{} of {} is whole: {}", manifest.version, manifest.corpus, show::bytes(total));

@@ -288,5 +288,9 @@ fn report(args: &Args, tally: &Tally, dropped: u64, elapsed: Duration) {
     }
     let line: Vec<String> =
         QUANTILES.iter().map(|(name, quantile)| format!("{name} {:.2}", ms(*quantile))).collect();
-    println!("latency from the intended arrival, ms: {}, mean {:.2}", line.join("  "), tally.latency.mean() / 1000.0);
+    println!(
+        "latency from the intended arrival, ms: {}, mean {:.2}",
+        line.join("  "),
+        tally.latency.mean() / 1000.0
+    );
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use canopy_common::net::NetIo;
+use canopy_common::{net::NetIo, telemetry::TelemetryConfig};
 use canopy_format::{
     schema::Schema,
     store::{Corpus, Ordering, VersionStore},
@@ -31,7 +31,9 @@ const SHARDS: u32 = 4;
 
 /// `canopy quickstart`.
 #[derive(clap::Args)]
-#[command(after_help = "Example:  canopy quickstart\n          canopy quickstart --once --json \"hot standby\"")]
+#[command(
+    after_help = "Example:  canopy quickstart\n          canopy quickstart --once --json \"hot standby\""
+)]
 pub struct Args {
     /// The query to run
     #[arg(default_value = "replication slots")]
@@ -59,8 +61,11 @@ pub async fn run(args: Args) -> Result<()> {
     // A small tree with the shape of a large one: four branches, two aggregators between root and leaves.
     config.gather.fanout_max = 2;
     config.gather.branch_shards = 1;
-    let _traces = (!args.json)
-        .then(|| canopy_common::telemetry::init(&config.telemetry, "canopy-quickstart").map_err(anyhow::Error::msg));
+    // What it does is said in plain words below; the log is for what goes wrong.
+    if config.telemetry == TelemetryConfig::default() {
+        config.telemetry.log = "warn".to_owned();
+    }
+    let _traces = canopy_common::telemetry::init(&config.telemetry, "canopy").map_err(anyhow::Error::msg)?;
     let mut tree = start(&config, &store).await?;
     let root = tree.roots().next().unwrap_or_default().to_owned();
     ask(&root, &args).await?;
@@ -102,7 +107,8 @@ async fn build_sample(store: &VersionStore, dir: &Path, quiet: bool) -> Result<(
     }
     let input = dir.join("sample.jsonl.gz");
     std::fs::write(&input, SAMPLE).with_context(|| format!("{} can't be written", input.display()))?;
-    let request = BuildRequest { shards: Some(SHARDS), ..BuildRequest::new(store.clone(), CORPUS, vec![input]) };
+    let request =
+        BuildRequest { shards: Some(SHARDS), ..BuildRequest::new(store.clone(), CORPUS, vec![input]) };
     let report = build::run(request).await?;
     if !quiet {
         println!(
@@ -149,7 +155,9 @@ async fn start(config: &Config, store: &VersionStore) -> Result<Tree> {
     let nodes: Vec<String> = tree.topology.nodes.iter().map(|node| node.admin.clone()).collect();
     let ready = async {
         for admin in nodes {
-            Client::new(NetIo::tcp(), &admin, Duration::from_secs(5)).wait_ready(Duration::from_secs(60)).await?;
+            Client::new(NetIo::tcp(), &admin, Duration::from_secs(5))
+                .wait_ready(Duration::from_secs(60))
+                .await?;
         }
         anyhow::Ok(())
     };

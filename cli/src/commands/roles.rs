@@ -51,13 +51,8 @@ pub async fn up(args: UpArgs) -> Result<()> {
 /// Runs one node.
 pub async fn one(args: RoleArgs, role: Role) -> Result<()> {
     let config = Loaded::read(Some(&args.config), &args.set).checked()?;
-    let ids: Vec<&str> = config
-        .topology
-        .nodes
-        .iter()
-        .filter(|node| node.role == role)
-        .map(|node| node.id.as_str())
-        .collect();
+    let ids: Vec<&str> =
+        config.topology.nodes.iter().filter(|node| node.role == role).map(|node| node.id.as_str()).collect();
     let wanted = match (&args.node, ids.as_slice()) {
         (Some(node), ids) if ids.contains(&node.as_str()) => node.clone(),
         (None, [only]) => (*only).to_owned(),

@@ -14,7 +14,9 @@ use crate::{config::Loaded, http::Client, show};
 
 /// `canopy status`.
 #[derive(clap::Args)]
-#[command(after_help = "Example:  canopy status -c canopy.toml\n          canopy status --admin 127.0.0.1:8080")]
+#[command(
+    after_help = "Example:  canopy status -c canopy.toml\n          canopy status --admin 127.0.0.1:8080"
+)]
 pub struct Args {
     /// Configuration file that names the nodes
     #[arg(short, long, value_name = "FILE")]
@@ -43,13 +45,13 @@ async fn ask(node: NodeConfig) -> Report {
         Ok(answer) => Err(String::from_utf8_lossy(answer.body()).trim().to_owned()),
         Err(error) => Err(format!("{error:#}")),
     };
-    let status = status
-        .ok()
-        .and_then(|answer| serde_json::from_slice(answer.body()).ok())
-        .unwrap_or(Value::Null);
+    let status =
+        status.ok().and_then(|answer| serde_json::from_slice(answer.body()).ok()).unwrap_or(Value::Null);
     Report {
         id: status["node"].as_str().unwrap_or(&node.id).to_owned(),
-        role: status["role"].as_str().map_or_else(|| format!("{:?}", node.role).to_lowercase(), str::to_owned),
+        role: status["role"]
+            .as_str()
+            .map_or_else(|| format!("{:?}", node.role).to_lowercase(), str::to_owned),
         admin: node.admin,
         ready,
         status,

@@ -1,5 +1,7 @@
 //! Installs the process' log subscriber: text or JSON on stderr, and spans to OTLP when an endpoint is configured.
 
+use std::io::IsTerminal;
+
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_otlp::{SpanExporter, WithExportConfig};
 use opentelemetry_sdk::{
@@ -30,9 +32,12 @@ pub fn init(config: &TelemetryConfig, service: &str) -> Result<Exporting, String
         .as_ref()
         .map(|provider| tracing_opentelemetry::layer().with_tracer(provider.tracer("canopy")));
     let lines: Box<dyn Layer<Registry> + Send + Sync> = match config.log_format {
-        LogFormat::Text => {
-            Box::new(tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_filter(filter))
-        }
+        LogFormat::Text => Box::new(
+            tracing_subscriber::fmt::layer()
+                .with_writer(std::io::stderr)
+                .with_ansi(std::io::stderr().is_terminal())
+                .with_filter(filter),
+        ),
         LogFormat::Json => {
             Box::new(tracing_subscriber::fmt::layer().json().with_writer(std::io::stderr).with_filter(filter))
         }

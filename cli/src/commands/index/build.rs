@@ -113,7 +113,8 @@ pub async fn run(args: Args) -> Result<()> {
         progress: Arc::new(Bars::new(args.json)),
         ..BuildRequest::new(store, args.corpus.clone(), args.input.clone())
     };
-    request.threads = args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(2, usize::from));
+    request.threads =
+        args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(2, usize::from));
     let report = build::run(request).await?;
     if args.json {
         println!("{:#}", serde_json::to_value(&report)?);
