@@ -29,4 +29,3 @@ pub use compile::compile;
 pub use matcher::Matcher;
 pub use numbers::Numbers;
 pub use plan::{Leaf, Node, Plan};
-

@@ -100,7 +100,7 @@ fn flat_queries_equal_the_oracle_on_both_paths() {
             request.total = total(&dice);
             let prior_weight = [0.0, 0.0, 0.7, 5.0][dice.below(4) as usize];
             request.stages = Some(v1::Stages { prior_weight, ..Default::default() });
-            let oracle = Oracle { rows: &rows, statistics: &statistics, prior_weight };
+            let oracle = Oracle::new(&rows, &statistics, prior_weight);
             let expected = oracle.answer(&request, &hidden);
             check(&run_all(&view, &request, WALKED), &request, &expected);
             check(&run_all(&view, &request, PRUNED), &request, &expected);
@@ -118,7 +118,7 @@ fn every_shape_equals_the_oracle() {
         let base = testing::shard(&rows, segments);
         let rows = testing::in_order(&base, &rows);
         let statistics = random::statistics(&dice, &rows, 60, 1.1);
-        let oracle = Oracle { rows: &rows, statistics: &statistics, prior_weight: 0.3 };
+        let oracle = Oracle::new(&rows, &statistics, 0.3);
         for round in 0..1500 {
             let (view, hidden) =
                 if round % 50 < 5 { hide(&dice, &base) } else { (base.clone(), BTreeSet::new()) };
@@ -334,7 +334,7 @@ fn a_stopped_search_answers_for_a_prefix_of_the_documents() {
         let result = search_by(&view, &request, 0, &stop, WALKED);
         let searched = result.reply.documents_searched as usize;
         partial += usize::from(searched > 0 && searched < rows.len());
-        let oracle = Oracle { rows: &rows[..searched], statistics: &statistics, prior_weight: 0.0 };
+        let oracle = Oracle::new(&rows[..searched], &statistics, 0.0);
         let expected = oracle.answer(&request, &BTreeSet::new());
         assert_eq!(
             seen(&result),

@@ -9,9 +9,11 @@ use tantivy::{fieldnorm::FieldNormReader, schema::OwnedValue};
 use crate::testing::Row;
 
 pub struct Oracle<'a> {
-    pub rows: &'a [Row],
-    pub statistics: &'a v1::Statistics,
-    pub prior_weight: f32,
+    rows: &'a [Row],
+    statistics: &'a v1::Statistics,
+    prior_weight: f32,
+    /// By field and token.
+    frequencies: BTreeMap<(&'a str, &'a str), u64>,
 }
 
 #[derive(Debug, PartialEq)]
@@ -22,7 +24,13 @@ pub struct Expected {
     pub facets: Vec<BTreeMap<String, u64>>,
 }
 
-impl Oracle<'_> {
+impl<'a> Oracle<'a> {
+    pub fn new(rows: &'a [Row], statistics: &'a v1::Statistics, prior_weight: f32) -> Self {
+        let terms = statistics.terms.iter();
+        let frequencies = terms.map(|t| ((t.field.as_str(), t.token.as_str()), t.documents)).collect();
+        Self { rows, statistics, prior_weight, frequencies }
+    }
+
     /// All matches among the visible rows.
     pub fn matches<'b>(&'b self, query: &v1::Query, hidden: &BTreeSet<usize>) -> Vec<(&'b Row, f32)> {
         let visible = self.rows.iter().enumerate().filter(|(at, _)| !hidden.contains(at));
@@ -146,8 +154,8 @@ impl Oracle<'_> {
         let all = self.statistics.documents as f64;
         let mut idf = 0.0;
         for token in tokens {
-            let known = self.statistics.terms.iter().find(|t| t.field == field && t.token == **token);
-            let df = known.map_or(1, |t| t.documents).clamp(1, self.statistics.documents) as f64;
+            let known = self.frequencies.get(&(field, token.as_str())).copied();
+            let df = known.unwrap_or(1).clamp(1, self.statistics.documents) as f64;
             idf += (1.0 + (all - df + 0.5) / (df + 0.5)).ln();
         }
         let tokens_of = self.statistics.fields.iter().find(|f| f.field == field).expect("field").tokens;
