@@ -20,6 +20,7 @@ use crate::{
     index_schema::{IndexDocument, IndexSchema, Place, TokenCounts},
 };
 
+mod ahead;
 pub(crate) mod check;
 mod keys;
 mod leftovers;

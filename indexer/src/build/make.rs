@@ -154,6 +154,7 @@ fn write(
         codec,
         analyzer: &analyzer,
         budget: memory.writer,
+        helpers: (request.threads / memory.writers).saturating_sub(1),
         progress: &*request.progress,
         cancel: &request.cancel,
     };

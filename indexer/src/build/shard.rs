@@ -1,4 +1,5 @@
-//! Writes one shard: sorted documents in, engine files out. Analysis happens here, on the shard's own thread.
+//! Writes one shard: sorted documents in, engine files out. Analysis happens here, on the shard's own thread and its
+//! helpers.
 //!
 //! The engine's writer keeps a segment in memory until it is finished; at the budget the segment is put on disk and
 //! the next begins, and at the end the segments of up to [`MAX_SEGMENT_DOCUMENTS`] documents become one. What decides
@@ -10,7 +11,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use canopy_format::analysis::Analyzer;
+use canopy_common::ids::KeyHash;
+use canopy_format::{analysis::Analyzer, document::Document};
 use tantivy::{
     Segment,
     directory::MmapDirectory,
@@ -18,6 +20,7 @@ use tantivy::{
 };
 
 use super::{
+    ahead,
     keys::KeyWriter,
     partition::Bucket,
     progress::{Amount, Progress, Stage},
@@ -44,6 +47,8 @@ pub(crate) struct ShardTools<'a> {
     pub(crate) analyzer: &'a Analyzer,
     /// Memory of one engine writer, bytes.
     pub(crate) budget: usize,
+    /// Threads that analyse for each writer, beside its own.
+    pub(crate) helpers: usize,
     pub(crate) progress: &'a dyn Progress,
     pub(crate) cancel: &'a Cancel,
 }
@@ -75,16 +80,20 @@ pub(crate) fn write(tools: &ShardTools<'_>, bucket: Bucket, directory: &Path) ->
     let mut keys = KeyWriter::create(directory.join("keys"))?;
     let mut segments = Segments::new(tools, directory);
     let mut counts = TokenCounts::default();
-    let mut languages = BTreeMap::new();
+    let mut languages: BTreeMap<String, u64> = BTreeMap::new();
     let mut documents = 0;
-    while let Some((hash, document)) = sorted.next()? {
+    let mut next = || -> Result<_> {
+        let Some((hash, document, bytes)) = sorted.next()? else { return Ok(None) };
         keys.add(hash)?;
+        Ok(Some(((hash, document), bytes)))
+    };
+    let analyse = |(hash, document): (KeyHash, Document)| {
         let indexed = tools.schema.document_with_hash(&document, hash, tools.analyzer, Place::default());
+        (document.language, indexed)
+    };
+    let mut take = |(language, indexed): (String, IndexDocument)| {
         counts.merge(&indexed.counts);
-        match languages.get_mut(&document.language) {
-            Some(count) => *count += 1,
-            None => drop(languages.insert(document.language, 1)),
-        }
+        *languages.entry(language).or_default() += 1;
         segments.add(indexed)?;
         documents += 1;
         if documents % STEP == 0 {
@@ -92,7 +101,9 @@ pub(crate) fn write(tools: &ShardTools<'_>, bucket: Bucket, directory: &Path) ->
             segments.look()?;
             tools.progress.advance(Stage::Write, Amount { documents: STEP, bytes: 0 });
         }
-    }
+        Ok(())
+    };
+    ahead::in_order(tools.helpers, &mut next, &analyse, &mut take)?;
     tools.progress.advance(Stage::Write, Amount { documents: documents % STEP, bytes: 0 });
     let (sealed, segments) = segments.finish()?;
     let terms = terms::write_all(&sealed.directory, tools.schema, directory)?;

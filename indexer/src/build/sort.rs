@@ -119,8 +119,8 @@ impl<'a> Sorted<'a> {
         Ok(Self { merge, codec, ahead, spill, counts: SortCounts::default() })
     }
 
-    /// The next document.
-    pub(crate) fn next(&mut self) -> Result<Option<(KeyHash, Document)>> {
+    /// The next document and its packed size, bytes.
+    pub(crate) fn next(&mut self) -> Result<Option<(KeyHash, Document, usize)>> {
         while let Some(first) = self.ahead.take() {
             let hash = first.hash;
             let mut winner: Option<Row> = None;
@@ -145,7 +145,7 @@ impl<'a> Sorted<'a> {
         Ok(None)
     }
 
-    fn document(&mut self, row: &Row, anchors: Anchors) -> Result<(KeyHash, Document)> {
+    fn document(&mut self, row: &Row, anchors: Anchors) -> Result<(KeyHash, Document, usize)> {
         let damaged = || Error::Damaged {
             what: self.spill.path().display().to_string(),
             reason: "a spilled row can't be read back; check the disk and build again".into(),
@@ -155,7 +155,7 @@ impl<'a> Sorted<'a> {
         if !anchors.texts.is_empty() {
             document.values.entry(ANCHORS.to_owned()).or_default().extend(anchors.texts);
         }
-        Ok((KeyHash(row.hash), document))
+        Ok((KeyHash(row.hash), document, row.bytes.len()))
     }
 
     /// Removes the spill file; what was counted.

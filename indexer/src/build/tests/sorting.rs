@@ -59,7 +59,7 @@ fn a_shard_far_above_its_memory_is_sorted_through_runs_in_passes() {
 
     let mut sorted = Sorted::new(bucket, &codec).expect("sort");
     let (mut last, mut seen) = (0, 0);
-    while let Some((hash, document)) = sorted.next().expect("row") {
+    while let Some((hash, document, _)) = sorted.next().expect("row") {
         assert!(seen == 0 || hash.0 > last);
         (last, seen) = (hash.0, seen + 1);
         let order: u64 = document.text("body").expect("body")[5..].parse().expect("order");
