@@ -16,7 +16,9 @@ PACKAGES = """rust-doc postgresql-doc-15 python3.11-doc debian-handbook git-doc 
 libboost1.74-doc linux-doc-6.1 openjdk-17-doc python-pandas-doc twisted-doc qtbase5-doc-html erlang-doc racket-doc groovy-doc
 lazarus-doc-2.2 pike8.0-doc libapache-poi-java-doc libstdc++-12-doc dpdk-doc installation-guide-amd64 llvm-14-doc ghc-doc
 wx3.2-doc libreoffice-help-de libreoffice-help-fr libreoffice-help-es libreoffice-help-it libreoffice-help-ru
-libreoffice-help-ja libreoffice-help-zh-cn libreoffice-help-ko libreoffice-help-pt-br libreoffice-help-pl""".split()
+libreoffice-help-ja libreoffice-help-zh-cn libreoffice-help-ko libreoffice-help-pt-br libreoffice-help-pl
+libreoffice-help-nl libreoffice-help-cs libreoffice-help-hu libreoffice-help-tr libreoffice-help-sv libreoffice-help-da
+libreoffice-help-fi libreoffice-help-el libreoffice-help-en-us scala-doc""".split()
 LANGUAGE = re.compile(r"^libreoffice-help-([a-z]{2})")
 WORDS = 70
 
