@@ -63,10 +63,18 @@ fn filters_narrow_a_strict_query() {
     assert_eq!(show(&parsed.query), "(+[(rust book)] -[host=a.example] #[lang=en])");
 }
 
-#[test]
-fn what_is_wrong_is_named_by_its_place() {
+fn refused(table: &[(serde_json::Value, &str, &str)]) {
     let fixture = Fixture::new();
-    let table = [
+    for (query, place, words) in table {
+        let failure = fixture.json(&query.to_string()).expect_err(&query.to_string());
+        assert_eq!(failure.field.as_deref(), Some(*place), "{query}: {}", failure.message);
+        assert!(failure.message.contains(words), "{query}: {}", failure.message);
+    }
+}
+
+#[test]
+fn wrong_nodes_names_and_values_are_named_by_their_place() {
+    refused(&[
         (json!([]), "query", "one key"),
         (json!("rust"), "query", "one key"),
         (json!({}), "query", "one key"),
@@ -93,6 +101,12 @@ fn what_is_wrong_is_named_by_its_place() {
         (json!({"term": {"field": "level", "value": true}}), "query.term.value", "i64"),
         (json!({"term": {"field": "open", "value": "true"}}), "query.term.value", "bool"),
         (json!({"term": {"field": "published", "value": "soon"}}), "query.term.value", "is no date"),
+    ]);
+}
+
+#[test]
+fn wrong_options_are_named_by_their_place() {
+    refused(&[
         (json!({"match": {"text": "a", "operator": "xor"}}), "query.match.operator", "\"or\" or \"and\""),
         (
             json!({"match": {"text": "a", "min_should_match": -1}}),
@@ -136,12 +150,7 @@ fn what_is_wrong_is_named_by_its_place() {
             "query.bool.must[1].bool.should[0].term.feld",
             "no such key",
         ),
-    ];
-    for (query, place, words) in table {
-        let failure = fixture.json(&query.to_string()).expect_err(&query.to_string());
-        assert_eq!(failure.field.as_deref(), Some(place), "{query}: {}", failure.message);
-        assert!(failure.message.contains(words), "{query}: {}", failure.message);
-    }
+    ]);
 }
 
 fn nested(depth: usize) -> String {
