@@ -11,8 +11,8 @@ pub const MAX_REMAINING_US: u64 = 60_000_000;
 pub const MAX_K: u32 = 11_000;
 /// Shards in one request.
 pub const MAX_SHARDS: usize = 65_536;
-/// Depth of the query tree.
-pub const MAX_DEPTH: usize = 64;
+/// Depth of the query tree; the decoder itself stops at 100 nested messages, two of which are one level.
+pub const MAX_DEPTH: usize = 48;
 /// Nodes and tokens of the query tree.
 pub const MAX_NODES: usize = 4096;
 /// Facets of one request.
@@ -105,8 +105,8 @@ mod tests {
 
     #[test]
     fn depth_and_size_are_bounded_without_recursion() {
-        assert!(tree(&nested(64)).is_ok());
-        assert_eq!(tree(&nested(65)).unwrap_err().limit, Some(64));
+        assert!(tree(&nested(48)).is_ok());
+        assert_eq!(tree(&nested(49)).unwrap_err().limit, Some(48));
         let many = v1::ExpandedQuery { tokens: vec![String::new(); 5000], ..Default::default() };
         assert!(tree(&Query { node: Some(Node::Expanded(many)) }).is_err());
     }
