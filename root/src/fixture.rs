@@ -25,7 +25,8 @@ use canopy_common::{
 };
 use canopy_format::{
     analysis::Analyzer,
-    manifest::{BuildCounts, FORMAT, Manifest, ShardEntry},
+    layout::Layout,
+    manifest::{BuildCounts, FORMAT, FileEntry, Manifest, ShardEntry},
     schema::{SEARCH_FIELD, Schema},
     statistics::{self, Statistics},
 };
@@ -139,7 +140,7 @@ impl ModelLeaf {
             snippet_text: "a word & more".to_owned(),
             ranges: vec![v1::SnippetRange { start: 2, end: 6 }],
             fields_json: r#"{"lang":"en","host":"example.org","published":1700000000000000}"#.to_owned(),
-            explain_json: r#"{"bm25":1.5}"#.to_owned(),
+            explain_json: r#"{"score":1.5,"parts":[{"kind":"term","token":"rust","score":1.5}]}"#.to_owned(),
             ..Default::default()
         }
     }
@@ -205,26 +206,36 @@ impl Endpoints for Leaves {
 
 /// A version of `shards` shards with `each` documents.
 pub fn corpus(shards: u32, each: u64) -> CorpusState {
-    let schema = Schema::web();
-    let documents = u64::from(shards) * each;
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("terms.fst");
+    let manifest = manifest(&path, shards, each);
+    // The map stays readable after its directory is gone.
+    let opened = Statistics::open(&path, &manifest.statistics).unwrap();
+    CorpusState::new(manifest, opened)
+}
+
+/// A valid manifest whose statistics lie at `path`.
+pub fn manifest(path: &std::path::Path, shards: u32, each: u64) -> Manifest {
+    let schema = Schema::web();
+    let documents = u64::from(shards) * each;
     let terms = ["canopy", "rust", "search", "tree"]
         .map(|term| (statistics::key(SEARCH_FIELD, term), documents.max(1)));
     let tokens = BTreeMap::from([(SEARCH_FIELD.to_owned(), documents * 100)]);
-    let entry = statistics::write(&path, documents.max(1), tokens, vec![Box::new(terms.into_iter().map(Ok))])
-        .unwrap();
-    // The map stays readable after its directory is gone.
-    let opened = Statistics::open(&path, &entry).unwrap();
+    let entry =
+        statistics::write(path, documents.max(1), tokens, vec![Box::new(terms.into_iter().map(Ok))]).unwrap();
     let shard = |number| ShardEntry {
         shard: ShardId::new("main", number),
         documents: each,
-        files: Vec::new(),
+        files: vec![FileEntry {
+            path: format!("{}/data", Manifest::shard_dir(&ShardId::new("main", number))),
+            bytes: 0,
+            blake3: "0".repeat(64),
+        }],
         bytes: 0,
-        tokens: BTreeMap::new(),
+        tokens: BTreeMap::from([(SEARCH_FIELD.to_owned(), each * 100)]),
         resident_bytes: 0,
     };
-    let manifest = Manifest {
+    Manifest {
         format: FORMAT,
         corpus: "web".to_owned(),
         version: Version(VERSION),
@@ -234,15 +245,14 @@ pub fn corpus(shards: u32, each: u64) -> CorpusState {
         schema_id: schema.id(),
         schema,
         analysis_id: Analyzer::id().to_owned(),
-        layouts: Vec::new(),
+        layouts: vec![Layout::first("main", shards).unwrap()],
         cut: BTreeMap::new(),
         statistics: entry,
         shards: (0..shards).map(shard).collect(),
         languages: BTreeMap::from([("en".to_owned(), documents)]),
         counts: BuildCounts::default(),
         warmup: vec!["rust search".to_owned()],
-    };
-    CorpusState::new(manifest, opened)
+    }
 }
 
 /// A root over model leaves, one shard and replica each.

@@ -70,6 +70,55 @@ fn grpc_timeout(text: &str) -> Option<Duration> {
 mod tests {
     use super::*;
 
+    use canopy_common::{error::ErrorClass, rpc::status::from_status};
+    use canopy_proto::v1::search_server::Search;
+
+    use crate::{
+        config::RootConfig,
+        fixture::{Mood, tree},
+    };
+
+    fn ask(change: impl FnOnce(&mut QueryRequest)) -> Request<QueryRequest> {
+        let mut request = QueryRequest { corpus: "web".into(), q: "rust".into(), ..Default::default() };
+        change(&mut request);
+        Request::new(request)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_service_answers_and_refuses_as_http_does() {
+        let tree = tree(2, 10, RootConfig::default());
+        let service = SearchService(tree.root.clone());
+        let answer = service.search(ask(|r| r.k = Some(3))).await.unwrap().into_inner();
+        assert_eq!((answer.hits.len(), answer.coverage.unwrap().documents_searched), (3, 20));
+        let status = service.search(ask(|r| r.k = Some(5000))).await.unwrap_err();
+        let failure = from_status(&status);
+        assert_eq!((failure.class, failure.field.as_deref()), (ErrorClass::InvalidArgument, Some("k")));
+        let status = service.search(ask(|r| r.corpus = "news".into())).await.unwrap_err();
+        assert_eq!(status.code(), tonic::Code::NotFound);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_callers_timeout_is_the_deadline_of_the_whole_tree() {
+        let tree = tree(2, 10, RootConfig::default());
+        let service = SearchService(tree.root.clone());
+        for leaf in &tree.leaves {
+            *leaf.search.lock() = Mood::Hangs;
+        }
+        let mut request = ask(|r| r.timeout_ms = 10_000);
+        request.metadata_mut().insert("grpc-timeout", "100m".parse().unwrap());
+        let start = Instant::now();
+        let status = service.search(request).await.unwrap_err();
+        assert!(start.elapsed() <= Duration::from_millis(100), "{:?}", start.elapsed());
+        assert_eq!(status.code(), tonic::Code::DeadlineExceeded);
+        let body = status.metadata().get_bin(ERROR_BODY).unwrap().to_bytes().unwrap();
+        let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(body["coverage"]["documents"]["ratio"], 0.0);
+        // Without a header the default holds.
+        let start = Instant::now();
+        let _none = service.search(ask(|_| ())).await.unwrap_err();
+        assert!(start.elapsed() <= Duration::from_millis(355), "{:?}", start.elapsed());
+    }
+
     #[test]
     fn the_callers_timeout_is_read_as_the_protocol_writes_it() {
         assert_eq!(grpc_timeout("100m"), Some(Duration::from_millis(100)));

@@ -15,7 +15,9 @@ pub fn search(
     corpus: &CorpusState,
     routing: &RoutingSnapshot,
 ) -> v1::SearchRequest {
-    let after = wanted.cursor.as_ref().map(crate::cursors::Cursor::after);
+    // A collapsed page passes over the earlier ones instead (see `request`).
+    let cursor = wanted.cursor.as_ref().filter(|_| wanted.collapse.is_empty());
+    let after = cursor.map(crate::cursors::Cursor::after);
     let shards = corpus.shards.iter().map(|(shard, documents)| v1::ShardRequest {
         shard: shard.to_string(),
         k: wanted.offset + wanted.k,

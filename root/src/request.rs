@@ -211,7 +211,14 @@ fn page(
     if cursor.version != corpus.manifest.version {
         return Err(Error::CursorExpired(cursor.version));
     }
-    Ok((k, 0, Some(cursor)))
+    if request.collapse.is_empty() {
+        return Ok((k, 0, Some(cursor)));
+    }
+    // What was collapsed into a hit of an earlier page must not show on this one, so the earlier pages are gathered
+    // again and passed over.
+    let end = u64::from(cursor.position) + u64::from(k);
+    at_most("cursor", end, u64::from(config.max_offset))?;
+    Ok((k, cursor.position, Some(cursor)))
 }
 
 fn timeout(asked_ms: u32, config: &RootConfig) -> Result<Duration, Failure> {

@@ -1,11 +1,11 @@
 //! A root from its parts: opens the versions, answers on its listeners at once (the health pages say what is still
 //! missing), and leaves gently.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use canopy_aggregator::{config::GatherConfig, endpoints::EndpointSet, gather::Gatherer};
 use canopy_common::{
-    admin::AdminPages,
+    admin::{AdminPages, Health},
     deps::Deps,
     drain::Drain,
     ids::NodeId,
@@ -84,7 +84,8 @@ pub async fn serve(serve: RootServe, deps: Deps, drain: Drain) -> Result<()> {
     let gatherer = Arc::new(Gatherer::new(node.clone(), Role::Root, endpoints, gather, &deps));
     let root = Arc::new(root(node, config, gatherer, routing.clone(), &deps, &drain));
     let health = Arc::new(RootHealth::new(root.clone()));
-    let admin = AdminPages { health, telemetry: deps.telemetry.clone(), drain: drain.clone() };
+    let admin =
+        AdminPages { health: health.clone(), telemetry: deps.telemetry.clone(), drain: drain.clone() };
     tracing::info!(node = root.node, http = %http.address, grpc = grpc.as_ref().map(|grpc| grpc.address.to_string()), "root listens");
 
     let opening = versions::open_all(&root.versions, &store, &routing, &root.config.cache_dir, &drain);
@@ -93,7 +94,7 @@ pub async fn serve(serve: RootServe, deps: Deps, drain: Drain) -> Result<()> {
     let web = http::listen::serve(http::router(app), http, connections, drain.clone(), patience);
     let calls = async {
         match grpc {
-            Some(bound) => serve_grpc(&rpc, root.clone(), bound, drain.clone()).await,
+            Some(bound) => serve_grpc(&rpc, root.clone(), health, bound, drain.clone()).await,
             None => Ok(()),
         }
     };
@@ -102,19 +103,47 @@ pub async fn serve(serve: RootServe, deps: Deps, drain: Drain) -> Result<()> {
 }
 
 /// The public service with health and reflection.
-async fn serve_grpc(rpc: &RpcConfig, root: Arc<Root>, bound: Bound, drain: Drain) -> std::io::Result<()> {
+async fn serve_grpc(
+    rpc: &RpcConfig,
+    root: Arc<Root>,
+    ready: Arc<RootHealth>,
+    bound: Bound,
+    drain: Drain,
+) -> std::io::Result<()> {
     let (reporter, health) = tonic_health::server::health_reporter();
-    reporter.set_serving::<SearchServer<SearchService>>().await;
     let reflection = tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(canopy_proto::DESCRIPTORS)
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
         .build_v1()
         .map_err(std::io::Error::other)?;
     let limit = rpc.max_message.0 as usize;
-    let search = SearchServer::new(SearchService(root))
+    let told = tell_readiness(&reporter, &ready, root.config.probe_interval.0, &drain);
+    let search = SearchServer::new(SearchService(root.clone()))
         .max_decoding_message_size(limit)
         .max_encoding_message_size(limit);
     let mut routes = tonic::service::Routes::builder();
     routes.add_service(search).add_service(health).add_service(reflection);
-    rpc::serve_grpc(rpc, routes.routes(), bound, drain).await
+    let (served, ()) = tokio::join!(rpc::serve_grpc(rpc, routes.routes(), bound, drain.clone()), told);
+    served
+}
+
+/// Keeps the gRPC health service at what the readiness page says, until the process drains.
+async fn tell_readiness(
+    reporter: &tonic_health::server::HealthReporter,
+    health: &RootHealth,
+    interval: Duration,
+    drain: &Drain,
+) {
+    loop {
+        match health.ready().await {
+            Ok(()) => reporter.set_serving::<SearchServer<SearchService>>().await,
+            Err(_) => reporter.set_not_serving::<SearchServer<SearchService>>().await,
+        }
+        tokio::select! {
+            biased;
+            () = drain.wait_started() => break,
+            () = tokio::time::sleep(interval) => {}
+        }
+    }
+    reporter.set_not_serving::<SearchServer<SearchService>>().await;
 }

@@ -231,3 +231,6 @@ async fn statistics_file(store: &VersionStore, manifest: &Manifest, cache_dir: &
     tokio::fs::rename(&partial, &target).await.map_err(fail)?;
     Ok(target)
 }
+
+#[cfg(test)]
+mod tests;

@@ -56,15 +56,14 @@ impl Page<'_> {
             ..Hit::default()
         };
         if self.explain {
-            let node = reply.map_or("", |reply| reply.node.as_str());
-            let score = serde_json::from_str(&document.explain_json).unwrap_or(Value::Null);
-            shown.explain = Some(json!({
-                "score": score,
-                "provenance": {
-                    "shard": shard, "node": node, "version": shown.version, "source": shown.source,
-                    "stage": hit.stage,
-                },
-            }));
+            let mut parts: Map<String, Value> =
+                serde_json::from_str(&document.explain_json).unwrap_or_default();
+            let provenance = json!({
+                "shard": shard, "node": reply.map_or("", |reply| reply.node.as_str()),
+                "version": shown.version, "source": shown.source, "stage": hit.stage,
+            });
+            parts.insert("provenance".to_owned(), provenance);
+            shown.explain = Some(Value::Object(parts));
         }
         shown.shard = shard;
         if document.filled {
@@ -177,7 +176,7 @@ mod tests {
             filled: true,
             key: "https://a/".into(),
             fields_json: fields.into(),
-            explain_json: r#"{"bm25":1.5}"#.into(),
+            explain_json: r#"{"score":1.5,"parts":[]}"#.into(),
             snippet_text: "grüße".into(),
             ranges: vec![v1::SnippetRange { start: 0, end: 3 }, v1::SnippetRange { start: 0, end: 4 }],
             ..Default::default()
@@ -193,7 +192,7 @@ mod tests {
         // A range that would split a character is dropped.
         assert_eq!(page[0].snippet_ranges, [(0, 4)]);
         let explain = page[0].explain.as_ref().unwrap();
-        assert_eq!(explain["score"]["bm25"], 1.5);
+        assert_eq!(explain["score"], 1.5);
         assert_eq!(explain["provenance"]["node"], "leaf-1");
     }
 

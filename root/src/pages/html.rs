@@ -63,6 +63,14 @@ pub fn link(key: &str) -> Option<&str> {
     (scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https")).then_some(key)
 }
 
+/// A message as a sentence: capital first, full stop last.
+pub fn sentence(message: &str) -> String {
+    let mut letters = message.chars();
+    let first = letters.next().map(|c| c.to_uppercase().to_string()).unwrap_or_default();
+    let end = if message.ends_with(['.', '!', '?', '…']) || message.is_empty() { "" } else { "." };
+    format!("{first}{}{end}", letters.as_str())
+}
+
 /// 1234567 as `1,234,567`.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();

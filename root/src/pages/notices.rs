@@ -1,6 +1,6 @@
 //! What an answer lacks, in words that a person understands.
 
-use super::html::{escape, grouped, put};
+use super::html::{escape, grouped, put, sentence};
 use crate::answer::{Answer, Report};
 
 fn how(outcome: &str) -> &str {
@@ -82,7 +82,7 @@ pub fn block(answer: &Answer) -> String {
     if !answer.warnings.is_empty() {
         html.push_str("<ul class=\"warnings\" aria-label=\"About your query\">");
         for warning in &answer.warnings {
-            put!(html, "<li>{}</li>", escape(&warning.message));
+            put!(html, "<li>{}</li>", escape(&sentence(&warning.message)));
         }
         html.push_str("</ul>");
     }

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{
     explain, facets,
-    html::{encode, escape, grouped, link, marked, put},
+    html::{encode, escape, grouped, link, marked, put, sentence},
     languages, notices, pager, shell,
     view::{PAGE, View},
 };
@@ -23,6 +23,7 @@ pub fn page(view: &View, answer: &Answer) -> String {
     let body = format!(
         r#"{top}
 <main id="content" class="{layout}">
+<h1 class="hidden">{title}</h1>
 <div class="status"><p class="count">{count}</p>{active}</div>
 {notices}
 <div class="results">
@@ -33,6 +34,7 @@ pub fn page(view: &View, answer: &Answer) -> String {
 </main>
 {foot}"#,
         top = shell::top(view),
+        title = escape(&title(view)),
         layout = if column.is_empty() { "plain" } else { "split" },
         count = count(view, answer),
         active = facets::active(view),
@@ -60,12 +62,12 @@ fn hits(view: &View, answer: &Answer) -> String {
     let first = (view.page - 1) * PAGE + 1;
     let mut items = String::new();
     for (i, shown) in answer.hits.iter().enumerate() {
-        put!(items, "<li>{}</li>", hit(view, shown, i));
+        put!(items, "<li>{}</li>", hit(view, shown, i as u32 + 1));
     }
     format!("<ol class=\"hits\" start=\"{first}\">{items}</ol>")
 }
 
-fn hit(view: &View, hit: &Hit, number: usize) -> String {
+fn hit(view: &View, hit: &Hit, number: u32) -> String {
     if hit.summary_missing {
         return format!(
             "<article class=\"hit missing\" id=\"hit-{number}\"><h2>A result whose text did not arrive in time</h2>\
@@ -98,7 +100,7 @@ fn hit(view: &View, hit: &Hit, number: usize) -> String {
 </article>"#,
         address = escape(&address(&hit.key)),
         meta = meta(view, hit, number),
-        why = why(hit),
+        why = why(hit, view.explain == number),
     )
 }
 
@@ -114,7 +116,7 @@ fn address(key: &str) -> String {
     if text.chars().count() > ADDRESS { text.chars().take(ADDRESS).chain(['…']).collect() } else { text }
 }
 
-fn meta(view: &View, hit: &Hit, number: usize) -> String {
+fn meta(view: &View, hit: &Hit, number: u32) -> String {
     let mut parts = Vec::new();
     let language = field(hit, "lang");
     if !language.is_empty() {
@@ -125,7 +127,7 @@ fn meta(view: &View, hit: &Hit, number: usize) -> String {
         parts.push(format!("<time datetime=\"{0}\">{0}</time>", escape(day)));
     }
     if hit.explain.is_none() {
-        let explained = View { explain: true, ..view.clone() };
+        let explained = View { explain: number, ..view.clone() };
         parts.push(format!(
             "<a class=\"why\" href=\"{}#hit-{number}\" rel=\"nofollow\">Why this result?</a>",
             escape(&explained.address())
@@ -134,10 +136,11 @@ fn meta(view: &View, hit: &Hit, number: usize) -> String {
     parts.join(" · ")
 }
 
-fn why(hit: &Hit) -> String {
+fn why(hit: &Hit, open: bool) -> String {
     hit.explain.as_ref().map_or_else(String::new, |breakdown| {
         format!(
-            "<details class=\"explain\" open><summary>Why this result: score {:.4}</summary>{}</details>",
+            "<details class=\"explain\"{}><summary>Why this result: score {:.4}</summary>{}</details>",
+            if open { " open" } else { "" },
             hit.score,
             explain::block(breakdown)
         )
@@ -210,7 +213,7 @@ pub fn failed(view: &View, query_id: &str, error: &Error) -> String {
 <p>{message}</p>{covered}{again}
 <p class="meta">{code} · query {query}</p></section></main>"#,
         top = shell::top(view),
-        message = escape(&error.to_string()),
+        message = escape(&sentence(&error.to_string())),
         code = error.code(),
         query = escape(query_id),
     );

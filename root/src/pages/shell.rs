@@ -51,11 +51,15 @@ pub fn search_box(view: &View, focus: bool) -> String {
         }
         corpora += "</select>";
     }
+    let mut filters = String::new();
+    for filter in &view.filters {
+        put!(filters, "<input type=\"hidden\" name=\"filter\" value=\"{}\">", escape(filter));
+    }
     format!(
         r#"<form class="box" role="search" action="/" method="get">
 <label class="hidden" for="q">Search</label>
 <input id="q" name="q" type="search" value="{q}" maxlength="2000" placeholder="Search" autocomplete="off" autocapitalize="off" spellcheck="false" enterkeyhint="search"{focus}>
-{corpora}<button type="submit">Search</button>
+{filters}{corpora}<button type="submit">Search</button>
 </form>"#,
         q = escape(&view.q),
         focus = if focus { " autofocus" } else { "" },

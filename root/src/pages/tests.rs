@@ -51,7 +51,15 @@ async fn results_show_titles_marks_facets_and_pages() {
     }
     assert!(!html.contains("class=\"notice\""), "a whole answer has no notice");
     let (_, _, second) = open(&tree, "/?q=rust&page=2&filter=lang:%22en%22&explain=1").await;
-    for part in ["Page 2 of", "start=\"11\"", "rel=\"prev\"", "Remove the filter Language: English", "1.5"] {
+    for part in [
+        "Page 2 of",
+        "start=\"11\"",
+        "rel=\"prev\"",
+        "Remove the filter Language: English",
+        "1.5",
+        "id=\"hit-1\"",
+        "name=\"filter\"",
+    ] {
         assert!(second.contains(part), "{part}\n{second}");
     }
 }

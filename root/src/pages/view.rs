@@ -24,8 +24,8 @@ pub struct View {
     pub page: u32,
     /// As in the API: `host:"example.org"`.
     pub filters: Vec<String>,
-    /// Whether breakdowns are shown.
-    pub explain: bool,
+    /// The hit, from 1, whose breakdown is shown; 0: none.
+    pub explain: u32,
     /// All open corpora, for the choice.
     pub corpora: Vec<Arc<CorpusState>>,
     /// What is not open yet.
@@ -61,7 +61,7 @@ impl View {
             corpus: first,
             page: 1,
             filters: Vec::new(),
-            explain: false,
+            explain: 0,
             corpora,
             opening: root.versions.opening(),
             last_page,
@@ -72,7 +72,7 @@ impl View {
                 "corpus" if !value.is_empty() => view.corpus = value,
                 "page" => view.page = value.parse().unwrap_or(1).clamp(1, last_page),
                 "filter" if view.filters.len() < MAX_FILTERS => view.filters.push(value),
-                "explain" => view.explain = value != "0" && value != "false",
+                "explain" => view.explain = value.parse().unwrap_or(1).min(PAGE),
                 _ => {}
             }
         }
@@ -107,7 +107,7 @@ impl View {
             offset: (self.page - 1) * PAGE,
             filter: self.filters.clone(),
             facets: facets.join(","),
-            explain: self.explain,
+            explain: self.explain > 0,
             ..Default::default()
         }
     }
@@ -121,8 +121,8 @@ impl View {
         if self.page > 1 {
             put!(address, "&page={}", self.page);
         }
-        if self.explain {
-            address += "&explain=1";
+        if self.explain > 0 {
+            put!(address, "&explain={}", self.explain);
         }
         address
     }
@@ -146,7 +146,7 @@ impl View {
 
     /// The same search on another page.
     pub fn at(&self, page: u32) -> Self {
-        Self { page, ..self.clone() }
+        Self { page, explain: 0, ..self.clone() }
     }
 
     /// The same search with a filter more, or less when it is on; from the first page.
