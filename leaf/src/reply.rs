@@ -1,8 +1,10 @@
 //! Messages of the search stream: settled shards together, their hits as one list in result order.
 //!
 //! One list is safe because hits carry the shard they are of, and because the best k of the union are all that any
-//! merge above can use. Not so when hits are collapsed: there the merge above may drop hits and need the ones behind
-//! them, so nothing is cut.
+//! merge above can use. The same holds when hits are collapsed, once the union is collapsed itself: what stands behind
+//! k different values here stands behind k different values everywhere.
+
+use std::collections::BTreeSet;
 
 use canopy_common::error::{ErrorClass, Failure};
 use canopy_proto::{
@@ -34,9 +36,11 @@ fn merge(request: &SearchRequest, mut lists: Vec<Vec<Hit>>, most: usize) -> Vec<
     let order = convert::order(&request.sort);
     let mut keyed: Vec<_> = lists.into_iter().flatten().map(|hit| (convert::sort_key(&hit), hit)).collect();
     keyed.sort_by(|a, b| order.cmp(&a.0, &b.0));
-    if request.collapse.is_empty() {
-        keyed.truncate(most);
+    if !request.collapse.is_empty() {
+        let mut values = BTreeSet::new();
+        keyed.retain(|(_, hit)| hit.collapse.is_empty() || values.insert(hit.collapse.clone()));
     }
+    keyed.truncate(most);
     keyed.into_iter().map(|(_, hit)| hit).collect()
 }
 
@@ -126,7 +130,7 @@ mod tests {
     #[test]
     fn hits_of_several_shards_are_one_list_of_the_largest_k() {
         let shard = |k| ShardRequest { k, ..Default::default() };
-        let mut request = SearchRequest { shards: vec![shard(2), shard(3), shard(9)], ..Default::default() };
+        let request = SearchRequest { shards: vec![shard(2), shard(3), shard(9)], ..Default::default() };
         let make = || vec![settled(1, &[5.0, 4.0, 1.0]), settled(0, &[5.0, 3.0])];
         let reply = message(&request, make(), CallReport::default());
         let got: Vec<_> = reply.hits.iter().map(|hit| (hit.shard, hit.score)).collect();
@@ -134,7 +138,26 @@ mod tests {
         assert_eq!(reply.shards.iter().map(|shard| shard.shard).collect::<Vec<_>>(), [1, 0]);
         assert!(fits(&reply, 4096).is_ok());
         assert_eq!(fits(&reply, 100).unwrap_err().field.as_deref(), Some("k"));
+    }
+
+    #[test]
+    fn collapsed_hits_are_collapsed_over_the_shards_of_a_message_and_never_more_than_k() {
+        let shard = ShardRequest { k: 3, ..Default::default() };
+        let mut request = SearchRequest { shards: vec![shard; 2], ..Default::default() };
         request.collapse = "host".into();
-        assert_eq!(message(&request, make(), CallReport::default()).hits.len(), 5);
+        let of = |shard, hits: &[(f32, &str)]| {
+            let mut settled = settled(shard, &hits.iter().map(|hit| hit.0).collect::<Vec<_>>());
+            settled
+                .hits
+                .iter_mut()
+                .zip(hits)
+                .for_each(|(hit, (_, value))| hit.collapse = (*value).to_owned());
+            settled
+        };
+        let lists =
+            vec![of(0, &[(9.0, "a"), (8.0, "b"), (2.0, "")]), of(1, &[(7.0, "a"), (6.0, "c"), (5.0, "d")])];
+        let reply = message(&request, lists, CallReport::default());
+        let got: Vec<_> = reply.hits.iter().map(|hit| (hit.shard, hit.collapse.as_str())).collect();
+        assert_eq!(got, [(0, "a"), (0, "b"), (1, "c")]);
     }
 }
