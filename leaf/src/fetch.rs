@@ -84,6 +84,7 @@ pub async fn run(
     context: RequestContext,
     request: FetchRequest,
 ) -> Result<FetchReply, Failure> {
+    let _busy = parts.drain.busy();
     let cancelled = Arc::new(AtomicBool::new(false));
     let fetch = Arc::new(prepare(&parts, &context, request, cancelled.clone())?);
     let (items, number) = (fetch.request.items.len(), fetch.number);

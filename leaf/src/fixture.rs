@@ -66,6 +66,7 @@ pub fn parts(config: LeafConfig, search: SearchShard) -> Arc<Parts> {
         .expect("threads"),
         calls: Calls::default(),
         metrics: Metrics::new(&prometheus::Registry::new()),
+        drain: Drain::new(),
         slow: canopy_common::telemetry::SlowQueries::default(),
         search,
         config,

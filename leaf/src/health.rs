@@ -7,7 +7,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use canopy_common::{admin::Health, deadline::Deadline, drain::Drain};
+use canopy_common::{admin::Health, deadline::Deadline};
 use futures::{FutureExt, future::BoxFuture};
 use tokio::{
     sync::{Mutex, oneshot},
@@ -29,14 +29,13 @@ const PATIENCE: Duration = Duration::from_millis(1500);
 /// Health of one leaf.
 pub struct LeafHealth {
     parts: Arc<Parts>,
-    drain: Drain,
     last: Mutex<Option<(Instant, Result<(), String>)>>,
 }
 
 impl LeafHealth {
     /// Health of these parts.
-    pub fn new(parts: Arc<Parts>, drain: Drain) -> Self {
-        Self { parts, drain, last: Mutex::new(None) }
+    pub fn new(parts: Arc<Parts>) -> Self {
+        Self { parts, last: Mutex::new(None) }
     }
 
     async fn check(&self) -> Result<(), String> {
@@ -101,7 +100,7 @@ impl Health for LeafHealth {
 
     fn ready(&self) -> BoxFuture<'_, Result<(), String>> {
         async {
-            if self.drain.started() {
+            if self.parts.drain.started() {
                 return Err("draining".to_owned());
             }
             let mut last = self.last.lock().await;
@@ -123,7 +122,7 @@ impl Health for LeafHealth {
             "role": "leaf",
             "node": parts.shards.node.to_string(),
             "epoch": parts.epoch.0,
-            "draining": self.drain.started(),
+            "draining": self.parts.drain.started(),
             "threads": parts.executor.threads(),
             "queued": parts.executor.queued(),
             "running": parts.calls.running(),

@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use canopy_common::{
+    drain::Drain,
     error::Failure,
     ids::{AttemptId, Epoch, QueryId},
     request::RequestContext,
@@ -47,6 +48,8 @@ pub struct Parts {
     pub calls: Calls,
     /// Its metrics.
     pub metrics: Metrics,
+    /// Running calls hold it back.
+    pub drain: Drain,
     /// Where slow searches are noted.
     pub slow: SlowQueries,
     /// Searches one shard.

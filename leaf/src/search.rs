@@ -13,6 +13,7 @@ use std::{
 };
 
 use canopy_common::{
+    drain::Busy,
     error::{ErrorClass, Failure},
     ids::Version,
     request::{Priority, RequestContext},
@@ -49,7 +50,8 @@ pub fn start(parts: &Arc<Parts>, context: RequestContext, request: SearchRequest
     ));
     parts.metrics.asked(call.request.shards.len());
     let stopped = parts.calls.begin(context.query, context.attempt, &call);
-    let mut stream = Stream { parts: parts.clone(), call, context, pushback: Duration::ZERO };
+    let mut stream =
+        Stream { _busy: parts.drain.busy(), parts: parts.clone(), call, context, pushback: Duration::ZERO };
     for (index, failure) in refused {
         let reply = reply::failed(index, &parts.shards.node.0, &failure);
         stream.parts.settle(&stream.call, Settled { reply, ..Settled::default() }, Duration::ZERO);
@@ -88,6 +90,7 @@ struct Stream {
     call: Arc<Call>,
     context: RequestContext,
     pushback: Duration,
+    _busy: Busy,
 }
 
 impl Stream {

@@ -55,7 +55,7 @@ pub struct LeafServe {
 }
 
 /// Builds what the calls of a leaf share, with nothing opened yet.
-pub fn parts(leaf: &LeafServe, deps: &Deps) -> Result<Arc<Parts>> {
+pub fn parts(leaf: &LeafServe, deps: &Deps, drain: Drain) -> Result<Arc<Parts>> {
     let config = &leaf.config;
     if let Some((key, reason)) = config.problems().into_iter().next() {
         return Err(Error::invalid(format!("leaf.{key}"), reason));
@@ -73,6 +73,7 @@ pub fn parts(leaf: &LeafServe, deps: &Deps) -> Result<Arc<Parts>> {
         executor,
         calls: Calls::default(),
         metrics: Metrics::new(&deps.telemetry.registry),
+        drain,
         slow: deps.telemetry.slow.clone(),
         search: Box::new(search_shard::search),
     }))
@@ -85,8 +86,8 @@ pub async fn serve(leaf: LeafServe, deps: Deps, drain: Drain) -> Result<()> {
             format!("{} is not a node of the topology; add it to [topology] or fix its name", leaf.node);
         return Err(Error::invalid("node", reason));
     }
-    let parts = parts(&leaf, &deps)?;
-    let health = Arc::new(LeafHealth::new(parts.clone(), drain.clone()));
+    let parts = parts(&leaf, &deps, drain.clone())?;
+    let health = Arc::new(LeafHealth::new(parts.clone()));
     let (reporter, health_service) = tonic_health::server::health_reporter();
     let opener = Opener {
         store: leaf.store,
@@ -96,7 +97,7 @@ pub async fn serve(leaf: LeafServe, deps: Deps, drain: Drain) -> Result<()> {
     };
     let routing = leaf.routing.clone();
     let opening = tokio::spawn(async move { opener.run(&routing).await });
-    let watching = tokio::spawn(watch(parts.clone(), health.clone(), reporter, drain.clone()));
+    let watching = tokio::spawn(watch(parts.clone(), health.clone(), reporter));
     let admin = leaf.admin.map(|bound| {
         let pages = AdminPages { health, telemetry: deps.telemetry.clone(), drain: drain.clone() };
         tokio::spawn(serve_admin(pages, bound, drain.clone(), leaf.rpc.drain_patience.0))
@@ -127,7 +128,7 @@ fn reflection() -> Result<
 }
 
 /// Publishes readiness and states, and lets go of views that nobody can ask for any more.
-async fn watch(parts: Arc<Parts>, health: Arc<LeafHealth>, reporter: HealthReporter, drain: Drain) {
+async fn watch(parts: Arc<Parts>, health: Arc<LeafHealth>, reporter: HealthReporter) {
     loop {
         let ready = health.ready().await;
         if ready.is_ok() {
@@ -141,12 +142,12 @@ async fn watch(parts: Arc<Parts>, health: Arc<LeafHealth>, reporter: HealthRepor
             parts.metrics.shards.with_label_values(&[state.as_str()]).set(number(count));
         }
         parts.shards.leases.sweep();
-        if drain.started() {
+        if parts.drain.started() {
             return;
         }
         tokio::select! {
             biased;
-            () = drain.wait_started() => {}
+            () = parts.drain.wait_started() => {}
             () = tokio::time::sleep(TICK) => {}
         }
     }

@@ -3,8 +3,7 @@ use canopy_proto::v1::ShardRequest;
 use super::*;
 
 fn call(shards: usize) -> Call {
-    let request =
-        SearchRequest { shards: vec![ShardRequest::default(); shards], ..SearchRequest::default() };
+    let request = SearchRequest { shards: vec![ShardRequest::default(); shards], ..SearchRequest::default() };
     let deadline = Deadline::after(Duration::from_secs(1));
     Call::new(1, Arc::new(request), deadline, Vec::new(), Duration::from_micros(500), tracing::Span::none())
 }

@@ -141,8 +141,10 @@ async fn a_leaf_without_shards_is_never_ready_and_an_unknown_one_is_refused() {
     let leaf = start(&built, routing.clone()).await;
     assert_eq!(leaf.get("/healthz/ready").await, (503, "no shard is placed on this leaf\n".into()));
     assert_eq!(leaf.get("/healthz/startup").await.0, 503);
+    let running = leaf.drain.busy();
     leaf.drain.start();
     assert_eq!(leaf.get("/healthz/ready").await, (503, "draining\n".into()));
+    drop(running);
     leaf.task.await.unwrap().unwrap();
     routing.nodes.clear();
     let refused = start(&built, routing).await.task.await.unwrap().unwrap_err();
@@ -155,13 +157,13 @@ async fn stuck_threads_make_a_leaf_unready() {
     let gate = fixture::Gate::default();
     let parts = fixture::parts(fixture::config(1, 16), gate.search());
     built.open_on(&parts).await;
-    let health = LeafHealth::new(parts.clone(), Drain::new());
+    let health = LeafHealth::new(parts.clone());
     assert_eq!(health.ready().await, Ok(()));
     let node = LeafNode::new(parts.clone());
     let _stuck = node.search(context(1, LONG), fixture::request(1));
     gate.arrival().await;
     // The last result is fresh for a second; a new check finds the threads stuck.
-    let checked = LeafHealth::new(parts.clone(), Drain::new()).ready().await;
+    let checked = LeafHealth::new(parts.clone()).ready().await;
     assert_eq!(checked, Err("the search threads are stuck".to_owned()));
     gate.open(1);
     assert!(health.started());
