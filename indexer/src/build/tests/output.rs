@@ -127,3 +127,49 @@ async fn a_comparison_names_what_changed() {
     assert_eq!(changes.changed_keys, ["https://example.org/21"]);
     assert!(report.to_string().contains("added 3, removed 1, changed 1"), "{report}");
 }
+
+#[derive(Default)]
+struct Seen(parking_lot::Mutex<BTreeMap<Stage, Amount>>);
+
+impl Progress for Seen {
+    fn begin(&self, stage: Stage, _total: Amount) {
+        self.0.lock().insert(stage, Amount::default());
+    }
+
+    fn advance(&self, stage: Stage, more: Amount) {
+        let mut seen = self.0.lock();
+        let amount = seen.entry(stage).or_default();
+        amount.documents += more.documents;
+        amount.bytes += more.bytes;
+    }
+}
+
+#[tokio::test]
+async fn files_are_read_and_progress_adds_up() {
+    let place = Place::new().await;
+    let (one, two) = (place.directory.path().join("one.jsonl"), place.directory.path().join("two.jsonl"));
+    let text: String = pages(70).iter().fold(String::new(), |text, page| format!("{text}{page}\n"));
+    fs::write(&one, &text).expect("file");
+    fs::write(&two, "{\"url\": \"https://example.org/a\", \"title\": \"A\"}\nthis is no JSON\n")
+        .expect("file");
+    let seen = std::sync::Arc::new(Seen::default());
+    let request = BuildRequest {
+        inputs: vec![one.clone(), two.clone()],
+        max_rejects: 0.1,
+        progress: seen.clone(),
+        ..place.request()
+    };
+    let report = run(request).await.expect("build");
+    assert_eq!((report.documents, report.counts.read, report.counts.rejected), (71, 72, 1));
+    assert_eq!((report.rejects[0].line, report.rejects[0].field.as_str()), (2, "record"));
+    assert!(report.rejects[0].file.ends_with("two.jsonl"));
+    let seen = seen.0.lock().clone();
+    let size = |path| fs::metadata(path).expect("file").len();
+    assert_eq!(seen[&Stage::Read], Amount { documents: 72, bytes: size(&one) + size(&two) });
+    assert_eq!(seen[&Stage::Write].documents, 71);
+    assert_eq!(seen[&Stage::Verify].bytes, report.bytes);
+    assert_eq!(seen.len(), 4);
+    let missing = BuildRequest { inputs: vec![place.directory.path().join("none.jsonl")], ..place.request() };
+    let error = run(missing).await.expect_err("missing file");
+    assert!(error.to_string().contains("none.jsonl"), "{error}");
+}
