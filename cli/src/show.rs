@@ -79,6 +79,12 @@ pub fn answer(answer: &Value, colour: bool) -> String {
             text(&missing["reason"])
         ));
     }
+    for (field, facet) in answer["facets"].as_object().into_iter().flatten() {
+        let values = facet["values"].as_array().into_iter().flatten();
+        let list: Vec<String> =
+            values.map(|v| format!("{} {}", text(&v["value"]), count(number(&v["count"])))).collect();
+        out.push_str(&format!("{}: {}\n", plain(field), list.join(", ")));
+    }
     for (i, hit) in answer["hits"].as_array().into_iter().flatten().enumerate() {
         out.push_str(&format!(
             "\n{:2}. {}\n    {}   score {:.3}  {} v{}\n",

@@ -105,7 +105,7 @@ fn print_table(reports: &[Report]) {
         let number = |value: &Value| value.as_u64().or_else(|| value.as_str()?.parse().ok()).unwrap_or(0);
         let documents: u64 = shards.iter().map(|shard| number(&shard["documents"])).sum();
         let versions: std::collections::BTreeSet<u64> =
-            shards.iter().map(|shard| number(&shard["serving_version"])).filter(|v| *v > 0).collect();
+            shards.iter().map(|shard| number(&shard["serving"])).filter(|v| *v > 0).collect();
         let versions: Vec<String> = versions.iter().map(|v| format!("v{v}")).collect();
         let error = shards.iter().find_map(|shard| shard["last_error"].as_str()).unwrap_or("");
         table.add_row([
