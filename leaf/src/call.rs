@@ -171,8 +171,9 @@ impl Call {
         (stopped != NOT_YET).then(|| Duration::from_micros(self.elapsed_us().saturating_sub(stopped)))
     }
 
-    /// Settles a shard; false when it had settled before. `took`: how long its search took.
-    pub fn settle(&self, settled: Settled, took: Duration) -> bool {
+    /// Settles a shard; false when it had settled before. `took`: how long its search took. `accepted` runs before the
+    /// stream can see the result.
+    pub fn settle(&self, settled: Settled, took: Duration, accepted: impl FnOnce()) -> bool {
         let mut outbox = self.outbox.lock();
         let Some(done) = outbox.settled.get_mut(settled.reply.shard as usize) else { return false };
         if std::mem::replace(done, true) {
@@ -185,6 +186,7 @@ impl Call {
         outbox.waiting.push(settled);
         outbox.due |= outbox.open == 0 || now - since + took > self.coalesce;
         let wake = outbox.due || first;
+        accepted();
         drop(outbox);
         if wake {
             self.wake.notify_one();
@@ -193,8 +195,13 @@ impl Call {
     }
 
     /// Settles every open shard of `which` (all when empty) with what `make` gives; how many there were. Their searches
-    /// are told to stop.
-    pub fn settle_open(&self, which: &[u32], make: impl Fn(u32) -> ShardReply) -> usize {
+    /// are told to stop. `accepted` is told the number before the stream can see the results.
+    pub fn settle_open(
+        &self,
+        which: &[u32],
+        make: impl Fn(u32) -> ShardReply,
+        accepted: impl FnOnce(usize),
+    ) -> usize {
         let mut count = 0;
         let mut outbox = self.outbox.lock();
         for index in 0..outbox.settled.len() as u32 {
@@ -206,6 +213,7 @@ impl Call {
             }
         }
         outbox.due |= count > 0;
+        accepted(count);
         drop(outbox);
         self.stop(which);
         self.wake.notify_one();

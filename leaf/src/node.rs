@@ -60,18 +60,19 @@ impl Parts {
     /// Settles one shard of a call.
     pub(crate) fn settle(&self, call: &Call, settled: Settled, took: Duration) {
         let outcome = reply::outcome_word(&settled.reply);
-        if call.settle(settled, took) {
+        call.settle(settled, took, || {
             self.metrics.ended(1);
             self.metrics.outcomes.with_label_values(&[outcome]).inc();
-        }
+        });
     }
 
     /// Settles the open shards of `which` (all when empty); how many there were.
     pub(crate) fn settle_open(&self, call: &Call, which: &[u32], make: impl Fn(u32) -> ShardReply) -> usize {
         let outcome = reply::outcome_word(&make(0));
-        let count = call.settle_open(which, make);
-        self.metrics.ended(count);
-        self.metrics.outcomes.with_label_values(&[outcome]).inc_by(count as u64);
+        let count = call.settle_open(which, make, |count| {
+            self.metrics.ended(count);
+            self.metrics.outcomes.with_label_values(&[outcome]).inc_by(count as u64);
+        });
         if count > 0 && call.all_settled() {
             self.executor.remove(call.number);
         }

@@ -23,15 +23,15 @@ fn sent(found: Found) -> Option<(usize, bool)> {
 async fn results_wait_for_company_but_not_longer_than_agreed() {
     let call = call(4);
     let short = Duration::from_micros(50);
-    assert!(call.settle(settled(0), short));
-    assert!(!call.settle(settled(0), short), "it had settled");
+    assert!(call.settle(settled(0), short, || ()));
+    assert!(!call.settle(settled(0), short, || ()), "it had settled");
     assert!(sent(call.find(false)).is_none());
-    assert!(call.settle(settled(1), short));
+    assert!(call.settle(settled(1), short, || ()));
     assert!(sent(call.find(false)).is_none());
     tokio::time::advance(Duration::from_millis(1)).await;
-    assert!(call.settle(settled(2), short));
+    assert!(call.settle(settled(2), short, || ()));
     assert_eq!(sent(call.find(false)), Some((3, false)));
-    assert!(call.settle(settled(3), short));
+    assert!(call.settle(settled(3), short, || ()));
     assert_eq!(sent(call.find(false)), Some((1, true)), "the last one never waits");
     assert!(matches!(call.find(false), Found::End));
 }
@@ -39,19 +39,19 @@ async fn results_wait_for_company_but_not_longer_than_agreed() {
 #[tokio::test(start_paused = true)]
 async fn a_long_search_is_sent_at_once_and_a_timer_takes_what_waits() {
     let call = call(3);
-    assert!(call.settle(settled(0), Duration::from_millis(5)));
+    assert!(call.settle(settled(0), Duration::from_millis(5), || ()));
     assert_eq!(sent(call.find(false)), Some((1, false)));
-    assert!(call.settle(settled(1), Duration::ZERO));
+    assert!(call.settle(settled(1), Duration::ZERO, || ()));
     assert!(matches!(call.find(false), Found::Wait(Some(_))));
     assert_eq!(sent(call.find(true)), Some((1, false)));
-    assert_eq!(call.settle_open(&[], |shard| settled(shard).reply), 1);
+    assert_eq!(call.settle_open(&[], |shard| settled(shard).reply, |_| ()), 1);
     assert_eq!(sent(call.find(false)), Some((1, true)));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_shard_that_nobody_asked_for_is_not_taken() {
     let call = call(1);
-    assert!(!call.settle(settled(7), Duration::ZERO));
+    assert!(!call.settle(settled(7), Duration::ZERO, || ()));
     assert_eq!(call.close(), 1);
-    assert!(!call.settle(settled(0), Duration::ZERO), "nobody listens any more");
+    assert!(!call.settle(settled(0), Duration::ZERO, || ()), "nobody listens any more");
 }
