@@ -1,3 +1,5 @@
+//! When results of a call are sent, and that each shard settles once.
+
 use canopy_proto::v1::ShardRequest;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Phase two on versions that the real pipeline built.
+
 use std::{sync::Arc, time::Duration};
 
 use canopy_common::{error::ErrorClass, ids::KeyHash};

@@ -1,3 +1,5 @@
+//! A leaf under load and cancels, with searches that a test stands in for: accounts, deadlines, shedding, panics.
+
 use std::{sync::Arc, time::Duration};
 
 use canopy_common::{

@@ -1,3 +1,5 @@
+//! A whole leaf over the wire, and what its pages say of it.
+
 use std::time::Duration;
 
 use canopy_common::{

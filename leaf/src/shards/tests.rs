@@ -1,3 +1,5 @@
+//! Opening versions that the real pipeline built, whole and damaged in every way.
+
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
 use canopy_common::{error::ErrorClass, ids::ShardId};

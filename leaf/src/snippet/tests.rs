@@ -1,3 +1,5 @@
+//! Snippets of difficult texts; every one is checked for what must always hold.
+
 use canopy_common::rng::Dice;
 use canopy_proto::v1::{ExpandedQuery, Query, TermQuery, query::Node};
 use unicode_segmentation::UnicodeSegmentation;
