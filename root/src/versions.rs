@@ -22,9 +22,7 @@ use canopy_format::{
     store::VersionStore,
 };
 use canopy_topology::routing::RoutingSnapshot;
-use object_store::ObjectStoreExt;
 use serde_json::{Value, json};
-use tokio::io::AsyncWriteExt;
 
 use crate::error::{Error, Result};
 
@@ -218,17 +216,7 @@ async fn statistics_file(store: &VersionStore, manifest: &Manifest, cache_dir: &
     }
     let fail = |error| io(format!("root.cache_dir {cache_dir}"), error);
     tokio::fs::create_dir_all(cache_dir).await.map_err(fail)?;
-    let partial = target.with_extension("part");
-    let mut out = tokio::fs::File::create(&partial).await.map_err(fail)?;
-    let source = format!("{}/{}", VersionStore::version_path(&manifest.corpus, manifest.version), file.path);
-    let found = store.objects().get(&source.into()).await.map_err(canopy_format::error::Error::from)?;
-    let mut chunks = found.into_stream();
-    while let Some(chunk) = futures::StreamExt::next(&mut chunks).await {
-        let chunk = chunk.map_err(canopy_format::error::Error::from)?;
-        out.write_all(&chunk).await.map_err(fail)?;
-    }
-    out.sync_all().await.map_err(fail)?;
-    tokio::fs::rename(&partial, &target).await.map_err(fail)?;
+    store.get_file(&manifest.corpus, manifest.version, file, &target).await?;
     Ok(target)
 }
 

@@ -1,3 +1,5 @@
+//! Tests of `index_schema`: what its module comment promises.
+
 use canopy_format::{
     analysis::Analyzer,
     document::{Document, Value},

@@ -1,3 +1,5 @@
+//! Tests of `source`: what its module comment promises.
+
 use std::{fs, io::Write, path::PathBuf};
 
 use flate2::{Compression, write::GzEncoder};

@@ -1,3 +1,5 @@
+//! Tests of `answer`: what its module comment promises.
+
 use serde_json::{Value, json};
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Tests of `http`: what its module comment promises.
+
 use std::{sync::atomic::Ordering, time::Duration};
 
 use axum::{body::Body, http::Request, response::Response};

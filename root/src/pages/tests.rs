@@ -1,3 +1,5 @@
+//! Tests of `pages`: what its module comment promises.
+
 use axum::{body::Body, http::Request};
 use canopy_common::error::ErrorClass;
 use tower::ServiceExt;
@@ -52,7 +54,7 @@ async fn results_show_titles_marks_facets_and_pages() {
     assert!(!html.contains("class=\"notice\""), "a whole answer has no notice");
     let (_, _, second) = open(&tree, "/?q=rust&page=2&filter=lang:%22en%22&explain=1").await;
     for part in [
-        "Page 2 of",
+        "· page 2</p>",
         "start=\"11\"",
         "rel=\"prev\"",
         "Remove the filter Language: English",

@@ -1,3 +1,5 @@
+//! Tests of `layout`: what its module comment promises.
+
 use proptest::prelude::*;
 
 use super::*;

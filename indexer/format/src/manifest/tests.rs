@@ -1,3 +1,5 @@
+//! Tests of `manifest`: what its module comment promises.
+
 use super::*;
 use crate::analysis::Analyzer;
 

@@ -1,3 +1,5 @@
+//! Tests of `schema`: what its module comment promises.
+
 use super::*;
 
 const SHOP: &str = r#"

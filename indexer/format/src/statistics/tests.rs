@@ -1,3 +1,5 @@
+//! Tests of `statistics`: what its module comment promises.
+
 use std::time::Duration;
 
 use proptest::prelude::*;

@@ -8,7 +8,9 @@ use std::{
 };
 
 use canopy_common::ids::Version;
+use futures::StreamExt;
 use object_store::{ObjectStoreExt, PutPayload, WriteMultipart, path::Path};
+use tokio::io::AsyncWriteExt;
 
 use super::{MANIFEST, VersionStore, check_corpus, object};
 use crate::{
@@ -45,6 +47,26 @@ impl VersionStore {
         };
         let (file, path) = (file.to_owned(), path.to_owned());
         blocking(move || take_in(&file, &directory.join(&path), &path)).await
+    }
+
+    /// Downloads a file of a version to `target`, by way of a file beside it, so that what is at `target` is whole.
+    pub async fn get_file(
+        &self,
+        corpus: &str,
+        version: Version,
+        file: &FileEntry,
+        target: &FilePath,
+    ) -> Result<()> {
+        let fail = |error| Error::io(target, error);
+        let partial = target.with_extension("part");
+        let mut out = tokio::fs::File::create(&partial).await.map_err(fail)?;
+        let found = self.objects.get(&object(corpus, version, &file.path)).await?;
+        let mut chunks = found.into_stream();
+        while let Some(chunk) = chunks.next().await {
+            out.write_all(&chunk?).await.map_err(fail)?;
+        }
+        out.sync_all().await.map_err(fail)?;
+        tokio::fs::rename(&partial, target).await.map_err(fail)
     }
 
     /// Makes the version visible: writes the manifest, create-only. The version must have been claimed, and all of its

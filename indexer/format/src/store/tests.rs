@@ -1,3 +1,5 @@
+//! Tests of `store`: what its module comment promises.
+
 use std::{
     fs,
     sync::atomic::{AtomicU64, Ordering as Atomic},

@@ -1,3 +1,5 @@
+//! Tests of `html`: what its module comment promises.
+
 use super::*;
 
 fn page(html: &str) -> Page {

@@ -1,3 +1,5 @@
+//! Tests of `http`: what its module comment promises.
+
 use std::io::Write;
 
 use flate2::{
