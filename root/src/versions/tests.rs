@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use canopy_format::store::{Corpus, Ordering};
 use canopy_topology::routing::CorpusRouting;
-use object_store::memory::InMemory;
+use object_store::{ObjectStoreExt, memory::InMemory};
 
 use super::*;
 use crate::fixture;
@@ -38,7 +38,7 @@ fn local() -> (tempfile::TempDir, VersionStore) {
 
 /// Fails instead of hanging.
 async fn soon<T>(work: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(60), work).await.expect("it hangs")
+    tokio::time::timeout(Duration::from_mins(1), work).await.expect("it hangs")
 }
 
 fn routing(version: Option<u64>) -> RoutingSnapshot {
