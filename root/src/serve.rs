@@ -147,3 +147,6 @@ async fn tell_readiness(
     }
     reporter.set_not_serving::<SearchServer<SearchService>>().await;
 }
+
+#[cfg(test)]
+mod tests;

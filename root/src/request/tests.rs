@@ -1,3 +1,5 @@
+//! Tests of `request`: what its module comment promises.
+
 use std::time::Duration;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Tests of `versions`: what its module comment promises.
+
 use std::sync::Arc;
 
 use canopy_format::store::{Corpus, Ordering};
