@@ -20,6 +20,7 @@ pub mod retry;
 pub(crate) mod run;
 pub mod schedule;
 mod settle;
+mod withdraw;
 
 use std::sync::Arc;
 

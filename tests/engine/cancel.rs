@@ -156,7 +156,7 @@ async fn a_cancel_during_a_large_merge_is_seen_soon() {
             (script.start, script.shard, script.batch) = (Duration::ZERO, Duration::ZERO, 1);
         });
     }
-    let context = tree.context(Duration::from_secs(60));
+    let context = tree.context(Duration::from_mins(1));
     let request = Arc::new(tree.corpus.request(context.query, 10_000));
     let cancel = context.cancel.clone();
     let searching = tokio::spawn(async move {

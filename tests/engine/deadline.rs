@@ -79,7 +79,7 @@ async fn a_frozen_leaf_costs_its_documents_and_not_the_deadline() {
 async fn when_nothing_answers_coverage_is_zero_and_the_answer_in_time() {
     let tree = tree(50, Shape { leaves: 50, replicas: 1, ..Default::default() });
     for leaf in &tree.leaves {
-        leaf.script(|script| script.start = Duration::from_secs(60));
+        leaf.script(|script| script.start = Duration::from_mins(1));
     }
     let request = tree.corpus.request(tree.query(), 10);
     let start = Instant::now();

@@ -39,7 +39,7 @@ async fn page(tree: &ModelTree) -> (v1::FetchRequest, Vec<Option<NodeId>>) {
         }
     };
     let fetch = v1::FetchRequest {
-        query_id: request.query_id.to_vec().into(),
+        query_id: request.query_id.to_vec(),
         corpus: request.corpus.clone(),
         version: request.version,
         items: hits.iter().map(item).collect(),

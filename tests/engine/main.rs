@@ -1,5 +1,6 @@
 //! The scatter-gather engine on in-process model leaves under paused time: what it does when leaves are late, fail, lie
-//! or vanish, and when the caller leaves. No sockets, no waiting: minutes of model time take milliseconds.
+//! or vanish, and when the caller leaves. No sockets, no waiting: minutes of model time take milliseconds. One module,
+//! `service`, serves an aggregator over real sockets.
 
 mod cancel;
 mod deadline;
@@ -8,3 +9,4 @@ mod levels;
 mod lies;
 mod memory;
 mod retry;
+mod service;

@@ -1,6 +1,6 @@
 //! Whole trees in one process, over real sockets on free ports: the production `serve` functions of every role.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{path::Path, time::Duration};
 
 use canopy_cli::{
     config::Config,
@@ -130,18 +130,17 @@ impl Cluster {
         self.links.set(&self.node(id).address, link);
     }
 
+    /// Lets so many more requests to a node pass, then changes its links.
+    pub fn link_after(&self, id: &str, requests: u32, link: Link) {
+        self.links.set_after(&self.node(id).address, requests, link);
+    }
+
     /// Stops the tree.
     pub async fn stop(self) {
         self.tree.drain.start();
         self.tree.drain.abort();
         let _ended_or_given_up = tokio::time::timeout(Duration::from_secs(5), self.tree.stop()).await;
     }
-}
-
-/// A runtime that outlives the tests of a binary, so that they share one tree.
-pub fn runtime() -> Arc<tokio::runtime::Runtime> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    Arc::new(runtime.expect("a runtime"))
 }
 
 /// Copies a store, to damage the copy.

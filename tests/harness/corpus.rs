@@ -206,12 +206,12 @@ pub fn generate(seed: u64, count: usize) -> Vec<Page> {
     pages
 }
 
-/// Writes pages as JSON lines.
-pub fn write(path: &Path, pages: &[Page]) -> PathBuf {
+/// Writes records as JSON lines.
+pub fn write(path: &Path, records: &[Value]) -> PathBuf {
     let file = std::fs::File::create(path).expect("a writable directory");
     let mut out = std::io::BufWriter::new(file);
-    for page in pages {
-        writeln!(out, "{}", page.record()).expect("written");
+    for record in records {
+        writeln!(out, "{record}").expect("written");
     }
     out.flush().expect("written");
     path.to_owned()

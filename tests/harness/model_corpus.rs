@@ -98,7 +98,7 @@ fn shard(dice: &Dice, number: usize, documents: usize) -> ModelShard {
     let document = |_| {
         let key = KeyHash::from_parts(dice.next_u64(), dice.next_u64());
         let score = dice.below(40) as f32 / 8.0;
-        let published = (dice.below(4) > 0).then(|| dice.below(9) as i64 - 4);
+        let published = (dice.below(4) > 0).then(|| dice.below(9).cast_signed() - 4);
         let host = match dice.below(12) {
             0 => String::new(),
             n => format!("host-{n}"),

@@ -183,14 +183,14 @@ impl Walk {
             sleep(self.script.start).await;
         }
         if let Fault::Refuse(class) = self.script.fault {
-            return self.fail(class, "refused");
+            return Some(self.fail(class, "refused"));
         }
         let mut reply = v1::SearchReply { call: Some(self.call()), ..Default::default() };
         while self.next < self.request.shards.len() && reply.shards.len() < self.script.batch.max(1) {
             match self.script.fault {
                 Fault::Fail(class, after) if after == self.next => {
                     if reply.shards.is_empty() {
-                        return self.fail(class, "broke off");
+                        return Some(self.fail(class, "broke off"));
                     }
                     break;
                 }
@@ -212,9 +212,9 @@ impl Walk {
         Some((Ok(reply), self))
     }
 
-    fn fail(mut self, class: ErrorClass, why: &str) -> Option<(Result<v1::SearchReply, Failure>, Self)> {
+    fn fail(mut self, class: ErrorClass, why: &str) -> (Result<v1::SearchReply, Failure>, Self) {
         self.ended = true;
-        Some((Err(Failure::new(class, why)), self))
+        (Err(Failure::new(class, why)), self)
     }
 
     fn call(&self) -> v1::CallReport {

@@ -15,6 +15,7 @@ use canopy_format::{
 use canopy_indexer::build::{self, BuildRequest};
 use canopy_root::versions::CorpusState;
 use parking_lot::Mutex;
+use serde_json::Value;
 
 use crate::corpus::{self, Page};
 
@@ -58,7 +59,19 @@ impl Shelf {
 
     /// Publishes one version of a new corpus.
     pub async fn publish(&self, name: &str, schema: &Schema, shards: u32, pages: &[Page]) -> Manifest {
-        let input = corpus::write(&self.dir().join(format!("{name}.jsonl")), pages);
+        let records: Vec<Value> = pages.iter().map(Page::record).collect();
+        self.publish_records(name, schema, shards, &records).await.0
+    }
+
+    /// The same from records as they are.
+    pub async fn publish_records(
+        &self,
+        name: &str,
+        schema: &Schema,
+        shards: u32,
+        records: &[Value],
+    ) -> (Manifest, build::BuildReport) {
+        let input = corpus::write(&self.dir().join(format!("{name}.jsonl")), records);
         let corpus = Corpus {
             name: name.to_owned(),
             schema: schema.clone(),
@@ -66,8 +79,8 @@ impl Shelf {
             ordering: Ordering::default(),
         };
         self.store.create_corpus(&corpus).await.expect("a new corpus");
-        self.build(name, shards, vec![input]).await;
-        self.store.latest(name).await.expect("a version")
+        let report = self.build(name, shards, vec![input]).await;
+        (self.store.latest(name).await.expect("a version"), report)
     }
 
     /// Builds the next version of a corpus.

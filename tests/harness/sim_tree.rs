@@ -106,6 +106,11 @@ impl Scenario {
         }
     }
 
+    /// Longest a search may take: its budget less the reserve, and the grain of the timer.
+    pub fn latest(&self) -> Duration {
+        self.budget.saturating_sub(self.shape.gather.reserve.0) + Duration::from_millis(3)
+    }
+
     /// Two levels: fan-out 2, three aggregators.
     pub fn two_levels(mut self) -> Self {
         self.shape.aggregators = 3;
@@ -156,7 +161,7 @@ fn deps(seed: u64, name: &str) -> Deps {
 pub fn simulate(scenario: &Scenario) -> Report {
     let mut sim = turmoil::Builder::new()
         .rng_seed(scenario.seed)
-        .simulation_duration(Duration::from_secs(600))
+        .simulation_duration(Duration::from_mins(10))
         .tick_duration(Duration::from_millis(1))
         .min_message_latency(Duration::from_micros(200))
         .max_message_latency(Duration::from_millis(2))

@@ -14,10 +14,10 @@ use canopy_tests::{
 };
 use proptest::prelude::*;
 
-use crate::patterns::{Outcome, fault, pattern};
+use crate::patterns::{Outcome, cases, fault, pattern};
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 5000, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(cases(5000))]
 
     #[test]
     fn any_pattern_of_faults_gives_a_right_flagged_answer_in_time(
@@ -27,12 +27,12 @@ proptest! {
         let coverage = check(&tree.corpus, &request, &gathered);
 
         let budget = Duration::from_millis(pattern.budget_ms);
-        let end = budget - Duration::from_millis(40).min(budget / 4);
+        let end = budget.saturating_sub(Duration::from_millis(40).min(budget / 4));
         // The runtime's timer has millisecond grain; replies that are here at the end are taken for one more.
         prop_assert!(took <= end + Duration::from_millis(3), "{took:?} of {budget:?}");
 
         let decision = gathered.decision.expect("a decision");
-        let open = coverage.timed_out > 0;
+        let open = coverage.answered < coverage.shards_total;
         prop_assert!(decision != Decision::Cancelled);
         prop_assert!(decision != Decision::AllBut || pattern.all_but >= coverage.shards_total - coverage.answered);
         let enough = coverage.documents_total == 0 || coverage.ratio() >= pattern.min_coverage.max(0.949);
@@ -56,14 +56,14 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2500, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(cases(2500))]
 
     /// One bad leaf of any kind, two replicas, time enough: nothing is lost and the list is that of a sound tree.
     #[test]
     fn retries_never_change_the_result(
         mut pattern in pattern(|| Just(Fault::None).boxed()),
         bad in any::<prop::sample::Index>(),
-        fault in fault(),
+        fault in fault().prop_filter("recoverable", |fault| recoverable(*fault)),
     ) {
         pattern.leaves = pattern.leaves.max(2);
         pattern.scripts.resize(pattern.leaves, pattern.scripts[0]);
@@ -76,7 +76,6 @@ proptest! {
         }
         let sound = pattern.run();
         prop_assert!(sound.request.shards.is_empty() || check(&sound.tree.corpus, &sound.request, &sound.gathered).complete());
-        prop_assume!(recoverable(fault));
         let bad = bad.index(pattern.leaves);
         pattern.scripts[bad].fault = fault;
         let broken = pattern.run();

@@ -5,10 +5,10 @@ use canopy_proto::v1::completion::Mode;
 use canopy_tests::{invariants::check, model_leaf::Fault};
 use proptest::prelude::*;
 
-use crate::patterns::{Outcome, pattern};
+use crate::patterns::{Outcome, cases, pattern};
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 3000, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(cases(3000))]
 
     #[test]
     fn what_is_searched_is_what_is_left(

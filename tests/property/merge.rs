@@ -9,6 +9,8 @@ use canopy_tests::{
 };
 use proptest::prelude::*;
 
+use crate::patterns::cases;
+
 fn request(corpus: &ModelCorpus, k: u32, sort: bool, collapse: bool) -> v1::SearchRequest {
     let query = canopy_common::ids::QueryId([0; 16]);
     let by = v1::SortBy { field: "published".to_owned(), descending: true };
@@ -21,7 +23,7 @@ fn request(corpus: &ModelCorpus, k: u32, sort: bool, collapse: bool) -> v1::Sear
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(cases(2000))]
 
     #[test]
     fn any_cut_order_and_repetition_gives_the_brute_force_list(
@@ -48,8 +50,12 @@ proptest! {
                 .flatten()
                 .collect();
             shuffle(&mut hits, order);
-            hits.into_iter().for_each(|hit| below.push(hit));
-            below.take().into_iter().for_each(|hit| above.push(hit));
+            for hit in hits {
+                below.push(hit);
+            }
+            for hit in below.take() {
+                above.push(hit);
+            }
         }
         let shard_replies: Vec<v1::ShardReply> = replies.iter().map(|reply| reply.0.clone()).collect();
         let wanted = expected(&corpus, &request, &shard_replies);

@@ -13,6 +13,14 @@ use canopy_tests::{
 use proptest::prelude::*;
 use tokio::time::Instant;
 
+/// `PROPTEST_CASES` when it is set, else `number` cases.
+pub fn cases(number: u32) -> ProptestConfig {
+    let standard = ProptestConfig::default();
+    let untouched = standard.cases == 256;
+    let cases = if untouched { number } else { standard.cases };
+    ProptestConfig { cases, failure_persistence: None, ..standard }
+}
+
 /// A tree, a request and a budget.
 #[derive(Debug, Clone)]
 pub struct Pattern {

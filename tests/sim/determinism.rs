@@ -64,8 +64,7 @@ fn in_any_storm_every_query_is_answered_once_in_time_with_a_right_account() {
         assert_eq!(report.answered.len(), scenario.queries);
         for (number, answered) in report.answered.iter().enumerate() {
             assert_eq!(answered.number, number);
-            let end = scenario.budget - Duration::from_millis(40) + Duration::from_millis(3);
-            assert!(answered.took <= end, "{answered:?}");
+            assert!(answered.took <= scenario.latest(), "{answered:?}");
             assert!(answered.coverage.adds_up());
         }
     });

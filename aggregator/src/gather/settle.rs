@@ -11,11 +11,22 @@ use canopy_proto::{convert, v1};
 use super::{
     attempt::Fate,
     check::{self, Asked},
-    dispatch::{Again, class_of, outcome_of},
+    dispatch::{Asking, class_of, outcome_of},
     ledger::{Accepted, missing},
     retry::Retry,
     run::Run,
 };
+use crate::plan::Through;
+
+/// A shard that an attempt did not answer.
+struct Refused {
+    shard: u32,
+    class: ErrorClass,
+    /// Some of its work was done.
+    started: bool,
+    /// Its replicas were all tried below.
+    exhausted: bool,
+}
 
 impl Run {
     /// Takes a message of an attempt; false when the call must not go on.
@@ -42,6 +53,7 @@ impl Run {
             }
         }
         self.merge_hits(index, reply.hits, &accepted);
+        self.attempts[index].history.reached = true;
         self.elsewhere(index, refused);
         let attempt = &mut self.attempts[index];
         if attempt.waiting == 0 && attempt.fate == Fate::Pending {
@@ -76,7 +88,7 @@ impl Run {
         index: usize,
         mut reply: v1::ShardReply,
         full: bool,
-        refused: &mut Vec<(u32, ErrorClass)>,
+        refused: &mut Vec<Refused>,
     ) -> Option<Accepted> {
         let attempt = &mut self.attempts[index];
         let at = reply.shard as usize;
@@ -84,7 +96,7 @@ impl Run {
         attempt.waiting -= 1;
         let shard = attempt.shards[at];
         reply.shard = shard;
-        let (node, wanted) = (attempt.node.clone(), self.request.version);
+        let (node, branch, wanted) = (attempt.node.clone(), attempt.branch, self.request.version);
         if let Outcome::Answered { .. } = convert::outcome(&reply) {
             if reply.version != wanted {
                 let why = format!("{node}: answered from v{} where v{wanted} was asked", reply.version);
@@ -106,8 +118,13 @@ impl Run {
             reply = self.refusal(&reply, &node.0);
         }
         let class = class_of(&reply);
+        let started = matches!(convert::outcome(&reply), Outcome::Failed(_));
+        // An aggregator has tried the shard's replicas itself; asking another one to try them again only multiplies
+        // the work, unless none of it ever began.
+        let below = self.branches[branch].through == Through::Aggregator;
+        let exhausted = below && (started || class != ErrorClass::Unavailable);
         if self.ledger.refused(reply) {
-            refused.push((shard, class));
+            refused.push(Refused { shard, class, started, exhausted });
         }
         None
     }
@@ -160,15 +177,14 @@ impl Run {
         let mut refused = Vec::new();
         for shard in open {
             if self.ledger.refused(missing(shard, self.request.version, &outcome, reason.clone())) {
-                refused.push((shard, failure.class));
+                refused.push(Refused { shard, class: failure.class, started, exhausted: false });
             }
         }
         // What says nothing but that it is gone was not reached, whatever words the transport finds for it.
         let gone = [ErrorClass::Unavailable, ErrorClass::Internal, ErrorClass::Cancelled];
         self.attempts[index].history.reached |= started || !gone.contains(&failure.class);
         self.end(index, Fate::Failed);
-        let sets = self.sets(index, refused, started);
-        self.again(sets);
+        self.elsewhere(index, refused);
     }
 
     /// A stream ended. Shards it never named are failed.
@@ -180,31 +196,23 @@ impl Run {
         }
     }
 
-    /// Shards that an attempt's replies refused: tried elsewhere or settled.
-    fn elsewhere(&mut self, index: usize, refused: Vec<(u32, ErrorClass)>) {
-        if !refused.is_empty() {
-            self.attempts[index].history.reached = true;
-            let sets = self.sets(index, refused, false);
-            self.again(sets);
-        }
-    }
-
-    /// Groups refused shards by the retry they have left; those without one are settled.
-    fn sets(&mut self, index: usize, refused: Vec<(u32, ErrorClass)>, started: bool) -> Vec<Again> {
+    /// Shards that an attempt refused: asked elsewhere by the retry they have left, or settled.
+    fn elsewhere(&mut self, index: usize, refused: Vec<Refused>) {
         let (branch, history) = (self.attempts[index].branch, self.attempts[index].history.clone());
-        let mut sets: BTreeMap<Retry, Vec<u32>> = BTreeMap::new();
+        let mut again: BTreeMap<Retry, Vec<u32>> = BTreeMap::new();
         let mut hopeless = Vec::new();
-        for (shard, class) in refused {
-            match history.left(class, started) {
-                Some(retry) => sets.entry(retry).or_default().push(shard),
+        for Refused { shard, class, started, exhausted } in refused {
+            match history.left(class, started).filter(|_| !exhausted) {
+                Some(retry) => again.entry(retry).or_default().push(shard),
                 None => hopeless.push(shard),
             }
         }
         if !self.around_aggregators(branch, &hopeless, &history) {
             self.give_up(&hopeless, &Outcome::TimedOut, "not asked again");
         }
-        let again = |(retry, shards)| Again { branch, shards, history: history.clone(), retry };
-        sets.into_iter().map(again).collect()
+        for (retry, shards) in again {
+            self.dispatch(Asking { branch, shards, history: history.with(retry), retry: Some(retry) });
+        }
     }
 
     /// Ends an attempt and notes it on the timeline.
