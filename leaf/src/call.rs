@@ -124,7 +124,13 @@ impl Call {
             queue_us: AtomicU64::new(NOT_YET),
             stopped_us: AtomicU64::new(NOT_YET),
             coalesce,
-            outbox: Mutex::new(Outbox { settled: vec![false; shards], open: shards, ..Outbox::default() }),
+            // A call for no shards has nothing to wait for.
+            outbox: Mutex::new(Outbox {
+                settled: vec![false; shards],
+                open: shards,
+                due: shards == 0,
+                ..Outbox::default()
+            }),
             wake: Notify::new(),
             request,
         }

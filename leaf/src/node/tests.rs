@@ -40,6 +40,16 @@ async fn every_shard_settles_once_with_lease_node_and_times() {
 }
 
 #[tokio::test]
+async fn a_search_of_no_shards_is_answered_at_once_with_the_report() {
+    let (_, node) = leaf(fixture::config(1, 16), 1, Box::new(|_, _, shard, _| answered(shard)));
+    let start = Instant::now();
+    let replies = fixture::collect(node.search(context(1, LONG), request(0))).await;
+    assert_eq!((replies.len(), replies[0].shards.len()), (1, 0));
+    assert_eq!(replies[0].call.as_ref().unwrap().node, "leaf-1");
+    assert!(start.elapsed() < LONG / 2);
+}
+
+#[tokio::test]
 async fn what_is_not_held_says_why_and_costs_the_others_nothing() {
     let (parts, node) = leaf(fixture::config(2, 16), 1, Box::new(|_, _, shard, _| answered(shard)));
     let mut asked = request(4);
