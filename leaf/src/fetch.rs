@@ -49,6 +49,7 @@ pub struct Fetch {
     pub terms: Terms,
     /// When to stop.
     pub stop: Stop,
+    span: tracing::Span,
     number: u64,
     room: usize,
     next: AtomicUsize,
@@ -159,6 +160,7 @@ fn prepare(
         snippets,
         terms,
         stop: Stop::new(work_until, cancelled),
+        span: tracing::info_span!("leaf_fetch", query = %context.query, items = open),
         number: parts.calls.number(),
         room,
         next: AtomicUsize::new(0),
@@ -219,6 +221,7 @@ fn work(parts: &Arc<Parts>, fetch: &Fetch, turn: Turn) {
         // The deadline's timer, or the caller's, ends the call.
         return;
     }
+    let _same_trace = fetch.span.enter();
     fetch.begun_us.store(fetch.arrived.elapsed().as_micros() as usize, Ordering::Relaxed);
     loop {
         let index = fetch.next.fetch_add(1, Ordering::Relaxed);

@@ -1,5 +1,5 @@
 //! A [`SearchNode`] as a gRPC service: checks the message, turns the remaining time into a deadline of this node,
-//! and cancels the work when the caller drops the stream or the call.
+//! cancels the work when the caller drops the stream or the call, and goes on with the caller's trace.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,10 +9,12 @@ use canopy_common::{
     ids::{AttemptId, QueryId},
     request::{Priority, RequestContext},
     rpc::status::to_status,
+    telemetry::trace::Parent,
 };
 use futures::{StreamExt, stream::BoxStream};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::{Request, Response, Status};
+use tracing::{Instrument, Span};
 
 use crate::{
     node::SearchNode,
@@ -35,6 +37,15 @@ pub fn service<N: SearchNode>(node: Arc<N>, max_message: usize) -> SearchNodeSer
 
 fn refuse(failure: &Failure) -> Status {
     to_status(failure)
+}
+
+/// A span below the caller's, for what the node does.
+fn span<T>(request: &Request<T>, call: &'static str) -> Span {
+    let span = tracing::info_span!("node", call);
+    if let Some(parent) = request.extensions().get::<Parent>() {
+        parent.adopt(&span);
+    }
+    span
 }
 
 fn context(
@@ -67,11 +78,12 @@ impl<N: SearchNode> search_node_server::SearchNode for NodeServer<N> {
     type SearchStream = BoxStream<'static, Result<SearchReply, Status>>;
 
     async fn search(&self, request: Request<SearchRequest>) -> Result<Response<Self::SearchStream>, Status> {
+        let span = span(&request, "search");
         let request = request.into_inner();
         validate::search(&request).map_err(|failure| refuse(&failure))?;
         let (context, guard) =
             context(&request.query_id, request.attempt_id, request.remaining_us, request.priority)?;
-        let replies = self.0.search(context, request).map(move |item| {
+        let replies = span.in_scope(|| self.0.search(context, request)).map(move |item| {
             let _held_until_the_stream_ends = &guard;
             item.map_err(|failure| refuse(&failure))
         });
@@ -79,10 +91,11 @@ impl<N: SearchNode> search_node_server::SearchNode for NodeServer<N> {
     }
 
     async fn fetch(&self, request: Request<FetchRequest>) -> Result<Response<FetchReply>, Status> {
+        let span = span(&request, "fetch");
         let request = request.into_inner();
         validate::fetch(&request).map_err(|failure| refuse(&failure))?;
         let (context, _guard) = context(&request.query_id, 0, request.remaining_us, request.priority)?;
-        let reply = self.0.fetch(context, request).await;
+        let reply = self.0.fetch(context, request).instrument(span).await;
         reply.map(Response::new).map_err(|failure| refuse(&failure))
     }
 
