@@ -49,22 +49,29 @@ impl Partition {
     pub(crate) fn add(&self, shard: u32, rows: Vec<Row>) -> Result<()> {
         let bytes: u64 = rows.iter().map(Row::memory).sum();
         let slot = &self.slots[shard as usize];
+        self.held.fetch_add(bytes, Ordering::Relaxed);
         {
             let mut held = slot.rows.lock();
             held.extend(rows);
             slot.held.fetch_add(bytes, Ordering::Relaxed);
         }
-        self.held.fetch_add(bytes, Ordering::Relaxed);
-        while self.held.load(Ordering::Relaxed) > self.budget {
+        while self.exceeded() {
             let fullest = self.slots.iter().max_by_key(|slot| slot.held.load(Ordering::Relaxed));
             let Some(fullest) = fullest.filter(|slot| slot.held.load(Ordering::Relaxed) > 0) else { break };
-            self.spill(fullest)?;
+            let mut spill = fullest.spill.lock();
+            // who had to wait for another thread's run may find that it was enough
+            if self.exceeded() {
+                self.spill(fullest, &mut spill)?;
+            }
         }
         Ok(())
     }
 
-    fn spill(&self, slot: &Slot) -> Result<()> {
-        let mut spill = slot.spill.lock();
+    fn exceeded(&self) -> bool {
+        self.held.load(Ordering::Relaxed) > self.budget
+    }
+
+    fn spill(&self, slot: &Slot, spill: &mut Spill) -> Result<()> {
         let (mut rows, bytes) = {
             let mut held = slot.rows.lock();
             (std::mem::take(&mut *held), slot.held.swap(0, Ordering::Relaxed))
@@ -81,7 +88,7 @@ impl Partition {
     /// that the shard writers have the memory.
     pub(crate) fn close(self, keep: u64) -> Result<Vec<Bucket>> {
         if self.held.load(Ordering::Relaxed) > keep {
-            self.slots.iter().try_for_each(|slot| self.spill(slot))?;
+            self.slots.iter().try_for_each(|slot| self.spill(slot, &mut slot.spill.lock()))?;
         }
         let bucket = |slot: Slot| {
             let mut rows = slot.rows.into_inner();
