@@ -57,3 +57,11 @@ async fn a_shard_that_nobody_asked_for_is_not_taken() {
     assert_eq!(call.close(), 1);
     assert!(!call.settle(settled(0), Duration::ZERO, || ()), "nobody listens any more");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_call_for_no_shards_ends_at_once() {
+    // Probes ask for nothing to see whether a leaf answers at all.
+    let call = call(0);
+    assert_eq!(sent(call.find(false)), Some((0, true)));
+    assert!(matches!(call.find(false), Found::End));
+}
