@@ -160,7 +160,9 @@ async fn a_lease_survives_the_retirement_of_its_view() {
     let (built, parts, node) = open(12).await;
     let (_, request) = found(&built, &node, "fox").await;
     let servings: Vec<_> = parts.shards.directory.snapshot().all().cloned().collect();
-    servings.iter().for_each(|serving| parts.shards.retire(serving));
+    for serving in &servings {
+        parts.shards.retire(serving);
+    }
     drop(servings);
     let reply = node.fetch(context(2, LONG), request.clone()).await.unwrap();
     assert!(reply.documents.iter().all(|document| document.filled));

@@ -216,7 +216,7 @@ async fn a_panic_makes_the_files_be_read_again() {
     assert_eq!(line(&parts, 0).state, State::Serving);
     // Damaged ones: a second view, since each is suspected once.
     built.open_on(&parts).await;
-    let file = built.manifest.shards[0].files.iter().find(|file| file.path.ends_with(".idx")).unwrap();
+    let file = built.manifest.shards[0].files.iter().max_by_key(|file| file.bytes).unwrap();
     flip(&built.version_dir().join(&file.path), file.bytes / 2);
     let _panicked = outcomes(node.search(context(2, LONG), built.request("fox")), 2).await;
     until("the quarantine", || line(&parts, 0).state == State::Quarantined).await;
