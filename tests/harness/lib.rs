@@ -12,6 +12,7 @@ pub mod model_tree;
 pub mod oracle;
 pub mod publish;
 pub mod sim_net;
+pub mod sim_root;
 pub mod sim_tree;
 pub mod vocabulary;
 pub mod wait;

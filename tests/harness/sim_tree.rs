@@ -148,7 +148,8 @@ pub struct Report {
 
 type Book = Rc<RefCell<(Vec<String>, Vec<Answered>)>>;
 
-fn deps(seed: u64, name: &str) -> Deps {
+/// Dependencies on a simulated network; every host has dice of its own.
+pub fn deps(seed: u64, name: &str) -> Deps {
     Deps {
         net: SimNet::io(),
         clock: Arc::new(clock::Manual::default()),
@@ -194,22 +195,8 @@ pub fn simulate(scenario: &Scenario) -> Report {
     let book: Book = Rc::default();
     sim.client("root", ask(scenario.clone(), routing, book.clone()));
 
-    let mut happenings = scenario.happenings.iter();
-    let mut next = happenings.next();
-    loop {
-        while let Some((at, happening)) = next
-            && sim.elapsed() >= *at
-        {
-            happen(&mut sim, happening, &leaves, &drains, &switches);
-            book.borrow_mut().0.push(format!("{:>8?} {happening:?}", sim.elapsed()));
-            next = happenings.next();
-        }
-        match sim.step() {
-            Ok(true) => break,
-            Ok(false) => {}
-            Err(error) => panic!("SIM_SEED={}: {error}", scenario.seed),
-        }
-    }
+    let happened = run(&mut sim, scenario.seed, &scenario.happenings, &leaves, &drains, &switches);
+    book.borrow_mut().0.extend(happened);
     drop(sim);
     let (history, mut answered) = book.take();
     answered.sort_by_key(|answered| answered.number);
@@ -217,7 +204,31 @@ pub fn simulate(scenario: &Scenario) -> Report {
 }
 
 /// Whether each process may run.
-type Switches = BTreeMap<String, watch::Sender<bool>>;
+pub type Switches = BTreeMap<String, watch::Sender<bool>>;
+
+/// Runs a simulation to its end, with what happens on the way; the lines say when it did.
+pub fn run(
+    sim: &mut turmoil::Sim<'_>,
+    seed: u64,
+    happenings: &[(Duration, Happening)],
+    leaves: &[Arc<ModelLeaf>],
+    drains: &[Drain],
+    switches: &Switches,
+) -> Vec<String> {
+    let mut happened = Vec::new();
+    let mut happenings = happenings.iter().peekable();
+    loop {
+        while let Some((_, happening)) = happenings.next_if(|(at, _)| sim.elapsed() >= *at) {
+            happen(sim, happening, leaves, drains, switches);
+            happened.push(format!("{:>8?} {happening:?}", sim.elapsed()));
+        }
+        match sim.step() {
+            Ok(true) => return happened,
+            Ok(false) => {}
+            Err(error) => panic!("SIM_SEED={seed}: {error}"),
+        }
+    }
+}
 
 fn happen(
     sim: &mut turmoil::Sim<'_>,
@@ -245,7 +256,12 @@ fn happen(
     }
 }
 
-async fn serve_leaf(leaf: Arc<ModelLeaf>, rpc: RpcConfig, mut on: watch::Receiver<bool>) -> turmoil::Result {
+/// A model leaf behind production gRPC, once its process may run.
+pub async fn serve_leaf(
+    leaf: Arc<ModelLeaf>,
+    rpc: RpcConfig,
+    mut on: watch::Receiver<bool>,
+) -> turmoil::Result {
     on.wait_for(|on| *on).await?;
     let bound = SimNet::io().bind("0.0.0.0:7000").await?;
     let service = canopy_proto::server::service(leaf, rpc.max_message.0 as usize);

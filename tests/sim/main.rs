@@ -6,4 +6,5 @@ mod calm;
 mod crash;
 mod determinism;
 mod network;
+mod root;
 mod seeds;

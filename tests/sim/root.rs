@@ -1,0 +1,133 @@
+//! The production root on a simulated clock: its deadline, its account and its silence towards callers that left, by
+//! the millisecond.
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use canopy_tests::{
+    model_corpus::ModelCorpus,
+    model_leaf::{Fault, Script},
+    model_tree::Shape,
+    sim_root::{Front, Page, simulate},
+    sim_tree::Happening,
+};
+
+use crate::seeds::seeds;
+
+fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+/// 4 leaves, one replica, 12 shards of 20 documents, deadline 200 ms, waiting for all.
+fn front(seed: u64, scripts: Vec<Script>) -> Front {
+    Front {
+        seed,
+        shape: Shape { replicas: 1, seed, ..Shape::default() },
+        corpus: Arc::new(ModelCorpus::even(seed, 12, 20)),
+        scripts,
+        queries: 60,
+        every: ms(20),
+        path: "/v1/web/search?q=rust+search&completion=all&timeout_ms=200".to_owned(),
+        leaves_after: None,
+        happenings: Vec::new(),
+    }
+}
+
+fn frozen() -> Script {
+    Script { fault: Fault::Hang(0), ..Script::default() }
+}
+
+fn count(page: &Page, of: &str, what: &str) -> u64 {
+    page.body["coverage"][of][what].as_u64().unwrap_or_else(|| panic!("{}", page.body))
+}
+
+fn adds_up(page: &Page) {
+    let shards = |what| count(page, "shards", what);
+    let ended = ["answered", "timed_out", "failed", "shed", "unavailable", "skipped"].map(shards);
+    assert_eq!(ended.iter().sum::<u64>(), shards("total"), "{}", page.body);
+}
+
+#[test]
+fn a_sound_tree_answers_whole_and_the_same_seed_gives_the_same_bytes() {
+    for seed in seeds(2) {
+        let front = front(seed, vec![Script::default()]);
+        let seen = simulate(&front);
+        assert_eq!(seen.pages.len(), 60);
+        for page in &seen.pages {
+            assert_eq!(page.status, 200, "SIM_SEED={seed}: {}", page.body);
+            assert_eq!(page.body["coverage"]["complete"], true);
+            assert_eq!(page.body["hits"].as_array().map(Vec::len), Some(10));
+            assert_eq!(count(page, "documents", "searched"), 240);
+            assert_eq!(count(page, "fetch", "filled"), 10, "SIM_SEED={seed}: {}", page.body);
+            adds_up(page);
+        }
+        assert_eq!(seen.history, simulate(&front).history, "SIM_SEED={seed}");
+    }
+}
+
+#[test]
+fn a_rolling_restart_fails_no_query_in_neither_phase() {
+    for seed in seeds(2) {
+        let mut front = front(seed, vec![Script::default()]);
+        front.shape.replicas = 2;
+        front.queries = 200;
+        for leaf in 0..4 {
+            let at = 1200 + 900 * leaf;
+            front.happenings.push((ms(at), Happening::Kill(format!("leaf-{leaf}"))));
+            front.happenings.push((ms(at + 400), Happening::Start(format!("leaf-{leaf}"))));
+        }
+        let seen = simulate(&front);
+        assert_eq!(seen.pages.len(), 200);
+        for page in &seen.pages {
+            assert_eq!(page.status, 200, "SIM_SEED={seed}: {}", page.body);
+            assert_eq!(page.body["coverage"]["complete"], true, "SIM_SEED={seed}: {}", page.body);
+            assert_eq!(count(page, "fetch", "filled"), 10, "SIM_SEED={seed}: {}", page.body);
+        }
+    }
+}
+
+#[test]
+fn a_frozen_leaf_costs_exactly_its_documents_by_the_deadline() {
+    for seed in seeds(2) {
+        let scripts = vec![Script::default(), Script::default(), frozen(), Script::default()];
+        let seen = simulate(&front(seed, scripts));
+        for page in &seen.pages {
+            assert_eq!(page.status, 200, "SIM_SEED={seed}: {}", page.body);
+            let took = page.body["took_ms"].as_f64().expect("a time");
+            assert!(took <= 205.0, "SIM_SEED={seed}: {took}");
+            assert!(page.took <= ms(210), "SIM_SEED={seed}: {:?}", page.took);
+            assert_eq!(count(page, "documents", "searched"), 180);
+            assert_eq!((count(page, "shards", "answered"), count(page, "shards", "timed_out")), (9, 3));
+            assert_eq!(page.body["coverage"]["complete"], false);
+            adds_up(page);
+        }
+    }
+}
+
+#[test]
+fn when_all_are_frozen_it_is_a_504_with_coverage_zero_in_time() {
+    for seed in seeds(2) {
+        let seen = simulate(&front(seed, vec![frozen()]));
+        for page in &seen.pages {
+            assert_eq!(page.status, 504, "SIM_SEED={seed}: {}", page.body);
+            assert!(page.took <= ms(210), "SIM_SEED={seed}: {:?}", page.took);
+            assert_eq!(count(page, "documents", "searched"), 0);
+            adds_up(page);
+        }
+    }
+}
+
+#[test]
+fn leaves_of_a_client_that_left_are_idle_within_100_ms() {
+    for seed in seeds(2) {
+        let front = Front { leaves_after: Some(ms(50)), ..front(seed, vec![frozen()]) };
+        let seen = simulate(&front);
+        assert!(seen.pages.iter().all(|page| page.status == 0));
+        for leaf in &seen.leaves {
+            assert!(leaf.seen.searches.load(Ordering::SeqCst) >= 60);
+            assert_eq!(leaf.seen.running.load(Ordering::SeqCst), 0, "SIM_SEED={seed}");
+        }
+    }
+}
