@@ -1,17 +1,32 @@
 //! What an answer lacks, in words that a person understands.
 
 use super::html::{escape, grouped, put, sentence};
-use crate::answer::{Answer, Report};
+use crate::answer::{Answer, Report, coverage::Missing};
 
-fn how(outcome: &str) -> &str {
-    match outcome {
-        "timed_out" => "timed out",
-        "failed" => "failed",
-        "shed" => "was overloaded",
-        "unavailable" => "could not be reached",
-        "skipped" => "was skipped",
+/// Shards named for one way of ending.
+const NAMED: usize = 3;
+
+fn how(outcome: &str, one: bool) -> &str {
+    match (outcome, one) {
+        ("timed_out", _) => "timed out",
+        ("failed", _) => "failed",
+        ("shed", true) => "was overloaded",
+        ("shed", false) => "were overloaded",
+        ("unavailable", _) => "could not be reached",
+        ("skipped", true) => "was skipped",
+        ("skipped", false) => "were skipped",
         _ => "stopped early",
     }
+}
+
+/// `shard main/7 timed out`, `shards main/0, main/1, main/2 and 4 more failed`.
+fn ended(outcome: &str, missing: &[&Missing]) -> String {
+    let count: u32 = missing.iter().map(|missing| missing.count).sum();
+    let names: Vec<&str> = missing.iter().take(NAMED).map(|missing| missing.shard.as_str()).collect();
+    let more = count - names.len() as u32;
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let noun = if count == 1 { "shard" } else { "shards" };
+    format!("{noun} {}{more} {}", names.join(", "), how(outcome, count == 1))
 }
 
 /// `searched 980 of 1,000 documents; shard main/7 timed out`; empty when all was searched.
@@ -25,17 +40,15 @@ pub fn covered(report: &Report) -> String {
         grouped(documents.searched + documents.pruned),
         grouped(documents.total)
     );
-    for missing in report.missing.iter().take(3) {
-        let how = how(missing.outcome);
-        match missing.count {
-            1 => put!(text, "; shard {} {how}", missing.shard),
-            count => put!(text, "; {count} shards {how}"),
+    let mut ways: Vec<(&str, Vec<&Missing>)> = Vec::new();
+    for missing in &report.missing {
+        match ways.iter_mut().find(|(outcome, _)| *outcome == missing.outcome) {
+            Some((_, shards)) => shards.push(missing),
+            None => ways.push((missing.outcome, vec![missing])),
         }
     }
-    let named = report.missing.iter().take(3).map(|missing| missing.count).sum::<u32>();
-    let all = report.missing.iter().map(|missing| missing.count).sum::<u32>();
-    if all > named {
-        put!(text, "; {} more", all - named);
+    for (outcome, shards) in ways {
+        put!(text, "; {}", ended(outcome, &shards));
     }
     text
 }
@@ -87,4 +100,32 @@ pub fn block(answer: &Answer) -> String {
         html.push_str("</ul>");
     }
     html
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn missing(shard: &str, outcome: &'static str, count: u32) -> Missing {
+        Missing { shard: shard.to_owned(), version: 1, documents: 1, outcome, reason: String::new(), count }
+    }
+
+    #[test]
+    fn shards_that_ended_alike_are_named_together() {
+        for (shards, text) in [
+            (vec![missing("main/7", "shed", 1)], "shard main/7 was overloaded"),
+            (
+                vec![missing("a/0", "skipped", 1), missing("a/1", "skipped", 1)],
+                "shards a/0, a/1 were skipped",
+            ),
+            (
+                (0..5).map(|n| missing(&format!("a/{n}"), "failed", 1)).collect(),
+                "shards a/0, a/1, a/2 and 2 more failed",
+            ),
+            (vec![missing("a/0", "timed_out", 40)], "shards a/0 and 39 more timed out"),
+        ] {
+            let all: Vec<&Missing> = shards.iter().collect();
+            assert_eq!(ended(shards[0].outcome, &all), text);
+        }
+    }
 }

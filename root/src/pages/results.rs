@@ -13,8 +13,8 @@ use crate::{
     error::Error,
 };
 
-/// Longest address shown, characters.
-const ADDRESS: usize = 90;
+/// Longest address written, characters; the style cuts it to the width of the screen.
+const ADDRESS: usize = 200;
 
 /// The page of an answer.
 pub fn page(view: &View, answer: &Answer) -> String {
@@ -52,10 +52,14 @@ fn title(view: &View) -> String {
 
 fn count(view: &View, answer: &Answer) -> String {
     let total = &answer.total;
+    let place = if view.page > 1 { format!(" · page {}", view.page) } else { String::new() };
+    let took = answer.took_ms.max(1.0);
+    if total.value == 0 && total.lower_bound {
+        return format!("<b>0</b> results in what was searched, in {took:.0} ms{place}");
+    }
     let plus = if total.lower_bound { " or more" } else { "" };
     let noun = if total.value == 1 && plus.is_empty() { "result" } else { "results" };
-    let place = if view.page > 1 { format!("Page {} of ", view.page) } else { String::new() };
-    format!("{place}<b>{}{plus}</b> {noun} in {:.0} ms", grouped(total.value), answer.took_ms.max(1.0))
+    format!("<b>{}{plus}</b> {noun} in {took:.0} ms{place}", grouped(total.value))
 }
 
 fn hits(view: &View, answer: &Answer) -> String {
@@ -139,7 +143,7 @@ fn meta(view: &View, hit: &Hit, number: u32) -> String {
 fn why(hit: &Hit, open: bool) -> String {
     hit.explain.as_ref().map_or_else(String::new, |breakdown| {
         format!(
-            "<details class=\"explain\"{}><summary>Why this result: score {:.4}</summary>{}</details>",
+            "<details class=\"explain\"{}><summary>Why this result: score {:.2}</summary>{}</details>",
             if open { " open" } else { "" },
             hit.score,
             explain::block(breakdown)
@@ -177,7 +181,8 @@ fn nothing(view: &View, answer: &Answer) -> String {
         );
     }
     format!(
-        "<section class=\"empty\"><h2>No document matches{}</h2><ul>{}</ul></section>",
+        "<section class=\"empty\"><h2>No document {}matches{}</h2><ul>{}</ul></section>",
+        if answer.coverage.complete { "" } else { "that was searched " },
         if view.q.trim().is_empty() { String::new() } else { format!(" “{}”", escape(view.q.trim())) },
         hints.join("")
     )
@@ -201,19 +206,25 @@ pub fn failed(view: &View, query_id: &str, error: &Error) -> String {
     let ours = error.http_status() >= 500;
     let heading = if ours { "There is no answer just now" } else { "This search can't be done" };
     let covered = error.report().map(notices::covered).filter(|text| !text.is_empty());
-    let covered = covered.map_or_else(String::new, |text| format!("<p>It {}.</p>", escape(&text)));
-    let again = if ours {
-        format!("<p><a class=\"button\" href=\"{}\">Try again</a></p>", escape(&view.address()))
+    let covered = covered.map_or_else(String::new, |text| format!("<p>{}</p>", escape(&sentence(&text))));
+    let message = escape(&sentence(&error.to_string()));
+    let (message, again) = if ours {
+        (
+            format!("<p>The search could not be completed. It may work again in a moment.</p>{covered}"),
+            format!(
+                "<p><a class=\"button\" href=\"{}\">Try again</a></p><p class=\"meta\">{message}</p>",
+                escape(&view.address())
+            ),
+        )
     } else {
-        "<p><a href=\"/\">Start again</a></p>".to_owned()
+        (format!("<p>{message}</p>"), "<p><a href=\"/\">Start again</a></p>".to_owned())
     };
     let body = format!(
         r#"{top}
 <main id="content" class="plain"><section class="empty" role="alert"><h1>{heading}</h1>
-<p>{message}</p>{covered}{again}
+{message}{again}
 <p class="meta">{code} · query {query}</p></section></main>"#,
         top = shell::top(view),
-        message = escape(&sentence(&error.to_string())),
         code = error.code(),
         query = escape(query_id),
     );

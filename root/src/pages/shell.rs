@@ -13,6 +13,17 @@ const EXAMPLES: usize = 6;
 /// Languages named at the start.
 const LANGUAGES: usize = 12;
 
+/// What may stand in the box.
+const TIPS: &str = r#"<details class="tips"><summary>Search tips</summary><dl>
+<dt><code>"hot standby"</code></dt><dd>these words in a row</dd>
+<dt><code>+slot</code></dt><dd>must be there</dd>
+<dt><code>-oracle</code></dt><dd>must not be there</dd>
+<dt><code>repl*</code></dt><dd>words that begin so</dd>
+<dt><code>title:backup</code></dt><dd>in the title</dd>
+<dt><code>site:example.org</code></dt><dd>from this site</dd>
+<dt><code>lang:de</code></dt><dd>in this language</dd>
+</dl></details>"#;
+
 /// A whole document. `body` is HTML.
 pub fn document(title: &str, class: &str, body: &str) -> String {
     format!(
@@ -93,8 +104,11 @@ fn facts(manifest: &Manifest) -> String {
     let mut codes: Vec<_> = manifest.languages.iter().collect();
     codes.sort_by_key(|(code, count)| (std::cmp::Reverse(**count), *code));
     let more = codes.len().saturating_sub(LANGUAGES);
-    let names: Vec<String> =
-        codes.iter().take(LANGUAGES).map(|(code, _)| escape(languages::name(code))).collect();
+    let names: Vec<String> = codes
+        .iter()
+        .take(LANGUAGES)
+        .map(|(code, _)| format!("<span class=\"whole\">{}</span>", escape(languages::name(code))))
+        .collect();
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     format!(
         "<p class=\"facts\">{} documents in <b>{}</b>, {}<br>{}{more}</p>",
@@ -122,8 +136,8 @@ pub fn home(view: &View) -> String {
         r#"<main id="content" class="hero">
 <h1><img src="/assets/icon.svg" alt="" width="56" height="56">Canopy</h1>
 {}
-<p class="hint">words &nbsp; <code>"a phrase"</code> &nbsp; <code>+must</code> &nbsp; <code>-not</code> &nbsp; <code>site:host</code> &nbsp; <code>lang:en</code> &nbsp; <code>pre*</code></p>
 {below}
+{TIPS}
 </main>"#,
         search_box(view, true)
     );

@@ -133,6 +133,9 @@ impl View {
         if self.page > 1 {
             put!(address, "&offset={}", (self.page - 1) * PAGE);
         }
+        if self.explain > 0 {
+            address += "&explain=true";
+        }
         address
     }
 
