@@ -96,10 +96,14 @@ impl Scan<'_> {
                 return;
             }
             let range = fragment::whole_graphemes(text, start..end);
-            if range.start < at.counted {
-                return;
-            }
-            let visible_start = at.visible + visible(&text[at.counted..range.start]);
+            let visible_start = match matches.last() {
+                Some(last) if range.start <= last.start => return,
+                // Pairs of letters overlap: both count, so that a word of three letters is marked whole.
+                Some(last) if range.start < at.counted => {
+                    last.visible_start + visible(&text[last.start..range.start])
+                }
+                _ => at.visible + visible(&text[at.counted..range.start]),
+            };
             let visible_end = visible_start + visible(&text[range.clone()]);
             (at.counted, at.visible) = (range.end, visible_end);
             matches.push(Match {

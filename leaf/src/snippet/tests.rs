@@ -133,6 +133,19 @@ fn entities_and_tags_in_the_text_are_not_matches() {
 }
 
 #[test]
+fn pairs_of_letters_that_overlap_are_marked_whole() {
+    for (language, query, text, marked) in [
+        ("ja", "データベース", "これはデータセットです", "<b>データ</b>セット"),
+        ("zh", "数据库", "这个数据库是新的", "这个<b>数据库</b>是新的"),
+        ("ko", "데이터", "데이터베이스 양식", "<b>데이터</b>베이스"),
+    ] {
+        let found = make(&by(120), &words(query, language), text, language);
+        assert!(found.html.contains(marked), "{}", found.html);
+        assert_eq!(found.ranges.len(), 1, "{}", found.html);
+    }
+}
+
+#[test]
 fn emoji_and_joined_graphemes_stay_whole() {
     let family = "👩\u{200d}👩\u{200d}👧";
     let text = format!("{} pear 🍐 {}", family.repeat(50), "🇩🇪🇫🇷".repeat(40));
