@@ -71,7 +71,7 @@ impl Client {
             loop {
                 match self.get("/healthz/ready").await {
                     Ok(answer) if answer.status() == StatusCode::OK => return,
-                    Ok(answer) => last = String::from_utf8_lossy(answer.body()).trim().to_owned(),
+                    Ok(answer) => String::from_utf8_lossy(answer.body()).trim().clone_into(&mut last),
                     Err(error) => last = format!("{error:#}"),
                 }
                 tokio::time::sleep(Duration::from_millis(20)).await;

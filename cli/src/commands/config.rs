@@ -44,7 +44,10 @@ pub fn run(command: Command) -> Result<()> {
     match command {
         Command::Check(source) => check(&source),
         Command::Print(source) => print(&source),
-        Command::Schema { json } => describe(json),
+        Command::Schema { json } => {
+            describe(json);
+            Ok(())
+        }
     }
 }
 
@@ -91,7 +94,7 @@ fn print(source: &Source) -> Result<()> {
     loaded.checked().map(drop)
 }
 
-fn describe(json: bool) -> Result<()> {
+fn describe(json: bool) {
     let lines = schema();
     if json {
         let keys: Vec<_> = lines
@@ -99,10 +102,9 @@ fn describe(json: bool) -> Result<()> {
             .map(|(key, default, doc)| serde_json::json!({ "key": key, "default": default, "doc": doc }))
             .collect();
         println!("{}", serde_json::Value::from(keys));
-        return Ok(());
+        return;
     }
     for (key, default, doc) in lines {
         println!("{key}\n    {doc}\n    default: {default}");
     }
-    Ok(())
 }

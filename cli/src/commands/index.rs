@@ -164,36 +164,42 @@ async fn verify(which: &Which) -> Result<()> {
     let total: u64 =
         manifest.shards.iter().map(|shard| shard.bytes).sum::<u64>() + manifest.statistics.file.bytes;
     let bar = bar::bytes(total, which.json, "verify");
-    let damaged = store.verify(&manifest, &|bytes| bar.inc(bytes)).await?;
+    let report = canopy_indexer::verify::verify(&store, &which.corpus, Some(manifest.version), &|bytes| {
+        bar.inc(bytes)
+    })
+    .await?;
     bar.finish_and_clear();
     if which.json {
-        println!(
-            "{}",
-            json!({ "version": manifest.version.0.to_string(), "bytes": total.to_string(),
-            "damaged": damaged.iter().map(|file| &file.path).collect::<Vec<_>>() })
-        );
+        println!("{:#}", serde_json::to_value(&report)?);
     }
-    if !damaged.is_empty() {
-        let names: Vec<&str> = damaged.iter().map(|file| file.path.as_str()).collect();
+    if !report.sound() {
+        let damaged = report.damaged.iter().map(|file| file.path.clone());
+        let unusable = report.unusable.iter().map(|part| format!("{}: {}", part.part, part.reason));
+        let list: Vec<String> = damaged.chain(unusable).collect();
         bail!(
-            "{} of {} is damaged in {} files: {}",
-            manifest.version,
-            manifest.corpus,
-            names.len(),
-            names.join(", ")
+            "{} of {} is damaged: {}; hint: build or copy it again",
+            report.version,
+            report.corpus,
+            list.join(", ")
         );
     }
     if !which.json {
-        println!("{} of {} is whole: {}", manifest.version, manifest.corpus, show::bytes(total));
+        let opened = if report.opened { ", every shard opened and answered" } else { "" };
+        println!(
+            "{} of {} is whole: {} files, {}{opened}",
+            report.version,
+            report.corpus,
+            report.files,
+            show::bytes(report.bytes)
+        );
     }
     Ok(())
 }
 
 async fn diff(from: Option<u64>, which: &Which) -> Result<()> {
     let (store, new) = open(which).await?;
-    let from = match from.map(Version).or(new.parent) {
-        Some(from) => from,
-        None => bail!("{} has no parent; hint: --from VERSION", new.version),
+    let Some(from) = from.map(Version).or(new.parent) else {
+        bail!("{} has no parent; hint: --from VERSION", new.version);
     };
     let report = canopy_indexer::diff::versions(&store, &which.corpus, from, new.version).await?;
     if which.json {

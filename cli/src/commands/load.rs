@@ -197,12 +197,15 @@ pub async fn run(args: Args) -> Result<()> {
     Ok(())
 }
 
+/// Intended arrival and outcome of one query.
+type Asked = (Instant, Result<(u16, bool)>);
+
 async fn open_loop(target: &Arc<Target>, qps: f64, duration: Duration) -> Result<(Tally, u64)> {
     let mut tally = Tally::new()?;
     let mut running = JoinSet::new();
     let (start, mut dropped) = (Instant::now(), 0);
     let arrivals = (duration.as_secs_f64() * qps).ceil() as usize;
-    let mut collect = |done: Option<Result<(Instant, Result<(u16, bool)>), tokio::task::JoinError>>| {
+    let mut collect = |done: Option<Result<Asked, tokio::task::JoinError>>| {
         if let Some(Ok((intended, outcome))) = done {
             tally.add(intended, outcome);
         }
@@ -275,6 +278,7 @@ fn report(args: &Args, tally: &Tally, dropped: u64, elapsed: Duration) {
             "loop": if args.closed.is_some() { "closed" } else { "open" }, "queries": sent, "dropped": dropped,
             "qps": rate, "answers": tally.answers, "partial": tally.partial, "latency_ms": latency,
             "mean_ms": tally.latency.mean() / 1000.0, "seconds": elapsed.as_secs_f64(),
+            "percentiles_ms": (1..=100).map(|percent| ms(f64::from(percent) / 100.0)).collect::<Vec<_>>(),
         });
         println!("{report:#}");
         return;

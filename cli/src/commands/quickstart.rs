@@ -28,6 +28,9 @@ const SAMPLE: &[u8] = include_bytes!("../../sample/web.jsonl.gz");
 /// Its corpus name.
 const CORPUS: &str = "web";
 const SHARDS: u32 = 4;
+/// Queries that a new version is warmed with; the search page offers them as examples.
+const EXAMPLES: [&str; 6] =
+    ["replication slots", "asyncio queue", "Datenbank", "base de données", "データベース", "базы данных"];
 
 /// `canopy quickstart`.
 #[derive(clap::Args)]
@@ -63,7 +66,7 @@ pub async fn run(args: Args) -> Result<()> {
     config.gather.branch_shards = 1;
     // What it does is said in plain words below; the log is for what goes wrong.
     if config.telemetry == TelemetryConfig::default() {
-        config.telemetry.log = "warn".to_owned();
+        "warn".clone_into(&mut config.telemetry.log);
     }
     let _traces = canopy_common::telemetry::init(&config.telemetry, "canopy").map_err(anyhow::Error::msg)?;
     let mut tree = start(&config, &store).await?;
@@ -107,8 +110,11 @@ async fn build_sample(store: &VersionStore, dir: &Path, quiet: bool) -> Result<(
     }
     let input = dir.join("sample.jsonl.gz");
     std::fs::write(&input, SAMPLE).with_context(|| format!("{} can't be written", input.display()))?;
-    let request =
-        BuildRequest { shards: Some(SHARDS), ..BuildRequest::new(store.clone(), CORPUS, vec![input]) };
+    let request = BuildRequest {
+        shards: Some(SHARDS),
+        warmup: EXAMPLES.map(str::to_owned).into(),
+        ..BuildRequest::new(store.clone(), CORPUS, vec![input])
+    };
     let report = build::run(request).await?;
     if !quiet {
         println!(
@@ -156,7 +162,7 @@ async fn start(config: &Config, store: &VersionStore) -> Result<Tree> {
     let ready = async {
         for admin in nodes {
             Client::new(NetIo::tcp(), &admin, Duration::from_secs(5))
-                .wait_ready(Duration::from_secs(60))
+                .wait_ready(Duration::from_mins(1))
                 .await?;
         }
         anyhow::Ok(())

@@ -112,7 +112,7 @@ fn print_table(reports: &[Report]) {
             report.id.clone(),
             report.role.clone(),
             report.admin.clone(),
-            report.ready.as_ref().map_or_else(|why| why.clone(), |()| "ready".to_owned()),
+            report.ready.as_ref().map_or_else(String::clone, |()| "ready".to_owned()),
             if shards.is_empty() { String::new() } else { format!("{serving}/{}", shards.len()) },
             if documents == 0 { String::new() } else { show::count(documents) },
             versions.join(","),
