@@ -40,7 +40,7 @@ if [ $form = quick ]; then
   exit 0
 fi
 step "browser for the search page"
-install_debian chromium
+install_debian chromium chromium-driver
 step "all tests"
 cargo build --workspace --bins --locked
 cargo test --workspace --locked

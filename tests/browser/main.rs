@@ -1,0 +1,13 @@
+//! The search page in a real browser: headless Chromium, driven over the WebDriver protocol the way a person would use
+//! the page, against whole trees in this process. A missing browser is a failure. Pictures of what was seen are left
+//! under `target/tmp/browser`.
+
+mod driver;
+mod facets;
+mod keyboard;
+mod looks;
+mod page;
+mod results;
+mod safety;
+mod trouble;
+mod world;
