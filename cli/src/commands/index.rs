@@ -165,7 +165,7 @@ async fn verify(which: &Which) -> Result<()> {
         manifest.shards.iter().map(|shard| shard.bytes).sum::<u64>() + manifest.statistics.file.bytes;
     let bar = bar::bytes(total, which.json, "verify");
     let report = canopy_indexer::verify::verify(&store, &which.corpus, Some(manifest.version), &|bytes| {
-        bar.inc(bytes)
+        bar.inc(bytes);
     })
     .await?;
     bar.finish_and_clear();
