@@ -49,5 +49,7 @@ pub fn explain(
         let rank = segment.rank(address.doc_id);
         parts.push(json!({ "kind": "prior", "static_rank": rank, "weight": prior_weight, "score": prior }));
     }
+    // In as many digits as the hit shows: a double of the same number would print more.
+    let score: f64 = score.to_string().parse().unwrap_or_else(|_| score.into());
     Ok(Some(json!({ "score": score, "parts": parts })))
 }

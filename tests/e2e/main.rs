@@ -1,6 +1,18 @@
 //! End to end: whole trees in one process over real sockets and real indexes, judged by their documents and by the
 //! contract of the API.
 
+mod cases;
+mod contract;
+mod counting;
+mod dates;
+mod documents;
+mod faults;
+mod grpc;
+mod pages;
+mod paging;
 mod questions;
 mod shapes;
+mod subsets;
+mod texts;
+mod traces;
 mod world;

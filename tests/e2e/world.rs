@@ -4,6 +4,7 @@
 use std::sync::OnceLock;
 
 use canopy_format::schema::Schema;
+use canopy_indexer::build::BuildReport;
 use canopy_root::config::Profile;
 use canopy_tests::{
     cluster::{Cluster, Shape},
@@ -14,6 +15,8 @@ use canopy_tests::{
 };
 use tokio::runtime::Runtime;
 
+use crate::cases;
+
 /// Weight of the static rank in the profile `ranked`.
 pub const PRIOR_WEIGHT: f32 = 1.5;
 
@@ -23,6 +26,8 @@ pub struct World {
     pub pages: Vec<Page>,
     /// The store.
     pub shelf: Shelf,
+    /// What building `cases` reported.
+    pub cases: BuildReport,
     /// Knows the answers for the generated pages.
     pub oracle: Oracle,
     /// A root over four leaves.
@@ -49,6 +54,8 @@ async fn make() -> World {
         shelf.publish(&corpus_of(*shards), &schema, *shards, &pages).await;
         corpora.push((corpus_of(*shards), *shards));
     }
+    let (_, cases) = shelf.publish_records("cases", &schema, 4, &cases::records()).await;
+    corpora.push(("cases".to_owned(), 4));
     let corpora: Vec<(&str, u32)> = corpora.iter().map(|(name, shards)| (name.as_str(), *shards)).collect();
     let start = async |shape: Shape| {
         let mut config = shape.config(&corpora);
@@ -57,7 +64,7 @@ async fn make() -> World {
     };
     let (flat, deep) = (start(Shape::flat(4, 2)).await, start(Shape::two_levels(4, 2)).await);
     let oracle = Oracle::new(&schema, &pages);
-    World { pages, shelf, oracle, flat, deep }
+    World { pages, shelf, cases, oracle, flat, deep }
 }
 
 /// Runs a test on the shared runtime, which outlives every test.

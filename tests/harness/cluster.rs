@@ -7,7 +7,7 @@ use canopy_cli::{
     http::Client,
     tree::{Surroundings, Tree},
 };
-use canopy_common::{net::NetIo, rng::Dice};
+use canopy_common::{config::Time, net::NetIo, rng::Dice};
 use canopy_format::store::VersionStore;
 use canopy_topology::config::{NodeConfig, Placement, Role, TopologyConfig};
 
@@ -21,7 +21,7 @@ use crate::{
 pub struct Shape {
     /// Roots.
     pub roots: u32,
-    /// Aggregators; with any, every query goes through them where it has more than two branches.
+    /// Aggregators; with any, a branch is one shard and more than four branches go through them.
     pub aggregators: u32,
     /// Leaves.
     pub leaves: u32,
@@ -68,8 +68,9 @@ impl Shape {
     pub fn config(&self, corpora: &[(&str, u32)]) -> Config {
         let mut config = Config::default();
         config.topology = self.topology(corpora, || "127.0.0.1:0".to_owned());
+        config.root.probe_interval = Time::ms(100);
         if self.aggregators > 0 {
-            config.gather.fanout_max = 2;
+            config.gather.fanout_max = 4;
             config.gather.branch_shards = 1;
         }
         config

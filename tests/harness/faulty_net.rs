@@ -118,7 +118,7 @@ impl Network for FaultyNet {
             let io = connecting.await?;
             let wakers = Arc::new(Wakers::default());
             gate.connections.lock().push(Arc::downgrade(&wakers));
-            Ok(BoxIo::new(Gated { io, gate, wakers, frames: Frames::default() }))
+            Ok(BoxIo::new(Gated { io, gate, wakers, frames: Frames::default(), counted: 0 }))
         })
     }
 }
@@ -170,6 +170,8 @@ struct Gated {
     gate: Arc<Gate>,
     wakers: Arc<Wakers>,
     frames: Frames,
+    /// Requests counted that are not written yet: the same bytes are offered again after a wait.
+    counted: u32,
 }
 
 impl Gated {
@@ -198,13 +200,14 @@ impl AsyncRead for Gated {
 impl AsyncWrite for Gated {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         std::task::ready!(self.pass(&self.wakers.write, cx))?;
-        let requests = self.frames.clone().feed(buf);
-        if requests > 0 {
-            self.gate.requests(requests);
+        let fresh = self.frames.clone().feed(buf).saturating_sub(self.counted);
+        if fresh > 0 {
+            self.counted += fresh;
+            self.gate.requests(fresh);
             std::task::ready!(self.pass(&self.wakers.write, cx))?;
         }
         let written = std::task::ready!(Pin::new(&mut self.io).poll_write(cx, buf))?;
-        self.frames.feed(&buf[..written]);
+        self.counted = self.counted.saturating_sub(self.frames.feed(&buf[..written]));
         Poll::Ready(Ok(written))
     }
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

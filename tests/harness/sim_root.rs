@@ -92,7 +92,7 @@ fn publish(corpus: &ModelCorpus, dir: &Path) -> VersionStore {
     let terms = vec![Box::new(terms.into_iter().map(Ok)) as _];
     let mut entry =
         statistics::write(&home.join("statistics/terms.fst"), documents, tokens, terms).expect("statistics");
-    entry.file.path = "statistics/terms.fst".to_owned();
+    "statistics/terms.fst".clone_into(&mut entry.file.path);
     let shard = |(number, shard): (usize, &crate::model_corpus::ModelShard)| {
         let id = ShardId::new("main", number as u32);
         let each = shard.documents.len() as u64;

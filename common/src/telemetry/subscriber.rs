@@ -8,7 +8,13 @@ use opentelemetry_sdk::{
     Resource,
     trace::{Sampler, SdkTracerProvider},
 };
-use tracing_subscriber::{EnvFilter, Layer, Registry, layer::SubscriberExt, util::SubscriberInitExt};
+use tracing_subscriber::{
+    EnvFilter, Layer, Registry,
+    filter::{LevelFilter, Targets},
+    layer::SubscriberExt,
+    registry::LookupSpan,
+    util::SubscriberInitExt,
+};
 
 use super::config::{LogFormat, TelemetryConfig};
 
@@ -28,9 +34,7 @@ impl Drop for Exporting {
 pub fn init(config: &TelemetryConfig, service: &str) -> Result<Exporting, String> {
     let filter: EnvFilter = config.log.parse().map_err(|e| format!("telemetry.log: {e}"))?;
     let provider = exporter(config, service)?;
-    let traces = provider
-        .as_ref()
-        .map(|provider| tracing_opentelemetry::layer().with_tracer(provider.tracer("canopy")));
+    let traces = provider.as_ref().map(traces);
     let lines: Box<dyn Layer<Registry> + Send + Sync> = match config.log_format {
         LogFormat::Text => Box::new(
             tracing_subscriber::fmt::layer()
@@ -45,6 +49,16 @@ pub fn init(config: &TelemetryConfig, service: &str) -> Result<Exporting, String
     let installed = tracing_subscriber::registry().with(lines).with(traces).try_init();
     installed.map_err(|e| format!("logs are installed twice: {e}"))?;
     Ok(Exporting(provider))
+}
+
+/// The layer that turns spans into traces: ours only. Unfiltered, it would switch on every span of the transport below,
+/// some for each frame.
+pub fn traces<S>(provider: &SdkTracerProvider) -> impl Layer<S> + use<S>
+where
+    S: tracing::Subscriber + for<'span> LookupSpan<'span> + Send + Sync,
+{
+    let ours = Targets::new().with_target("canopy", LevelFilter::DEBUG);
+    tracing_opentelemetry::layer().with_tracer(provider.tracer("canopy")).with_filter(ours)
 }
 
 fn exporter(config: &TelemetryConfig, service: &str) -> Result<Option<SdkTracerProvider>, String> {

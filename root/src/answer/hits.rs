@@ -4,7 +4,10 @@
 //! not skip it; it is never shown as an empty but valid result. Integers of documents are strings and dates RFC 3339.
 
 use canopy_common::ids::{KeyHash, ShardId};
-use canopy_format::schema::{Kind, Schema};
+use canopy_format::{
+    document::format_date,
+    schema::{Kind, Schema},
+};
 use canopy_proto::v1::{self, sort_value};
 use serde_json::{Map, Value, json};
 
@@ -113,10 +116,10 @@ fn typed(kind: Kind, value: Value) -> Value {
     match (kind, value) {
         (kind, Value::Array(items)) => items.into_iter().map(|item| typed(kind, item)).collect(),
         (Kind::I64 | Kind::U64, Value::Number(n)) => Value::String(n.to_string()),
-        (Kind::Date, Value::Number(n)) => n
-            .as_i64()
-            .and_then(|us| jiff::Timestamp::from_microsecond(us).ok())
-            .map_or(Value::Null, |at| Value::String(at.to_string())),
+        // Not the calendar library's instants: those end before the last day of the year 9999 does.
+        (Kind::Date, Value::Number(n)) => {
+            n.as_i64().map_or(Value::Null, |us| Value::String(format_date(us)))
+        }
         (Kind::Map, Value::Object(entries)) => {
             entries.into_iter().map(|(name, value)| (name, typed(Kind::Map, value))).collect()
         }
@@ -194,6 +197,14 @@ mod tests {
         let explain = page[0].explain.as_ref().unwrap();
         assert_eq!(explain["score"], 1.5);
         assert_eq!(explain["provenance"]["node"], "leaf-1");
+    }
+
+    #[test]
+    fn dates_of_any_year_are_shown() {
+        let shown = |us: i64| typed(Kind::Date, json!(us));
+        assert_eq!(shown(253_402_300_799_000_000), "9999-12-31T23:59:59Z");
+        assert_eq!(shown(-62_135_596_800_000_000), "0001-01-01T00:00:00Z");
+        assert_eq!(shown(1_700_000_000_000_001), "2023-11-14T22:13:20.000001Z");
     }
 
     #[test]
