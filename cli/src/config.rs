@@ -91,7 +91,7 @@ impl Loaded {
             match std::fs::read_to_string(path) {
                 Ok(text) => problems.extend(layers.file(&name, &text).err()),
                 Err(error) => problems.push(Problem {
-                    key: name.clone(),
+                    key: "file".to_owned(),
                     reason: format!("can't be read: {error}"),
                     origin: Origin::File(name),
                 }),
@@ -130,7 +130,7 @@ impl Loaded {
         let lines: Vec<String> = self.problems.iter().map(|problem| format!("  {problem}")).collect();
         let count = lines.len();
         Err(anyhow!(
-            "the configuration has {count} problem{}:\n{}; hint: `canopy config schema` lists every key",
+            "the configuration has {count} problem{}:\n{}\nhint: `canopy config schema` lists every key",
             if count == 1 { "" } else { "s" },
             lines.join("\n")
         ))

@@ -54,9 +54,8 @@ impl Client {
     }
 
     async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<Response<Bytes>> {
-        let io = self.net.connect(&self.address).await.with_context(|| {
-            format!("nothing answers at {}; hint: start a tree with `canopy quickstart`, or name the root with --root", self.address)
-        })?;
+        let connected = self.net.connect(&self.address).await;
+        let io = connected.with_context(|| format!("nothing answers at {}", self.address))?;
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(io)).await?;
         tokio::spawn(connection);
         let (parts, body) = sender.send_request(request).await?.into_parts();

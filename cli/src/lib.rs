@@ -2,6 +2,8 @@
 
 pub mod commands;
 pub mod config;
+pub mod failure;
 pub mod http;
+pub mod say;
 pub mod show;
 pub mod tree;

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use canopy_cli::commands;
+use canopy_cli::{commands, failure};
 use clap::Parser;
 
 fn main() -> ExitCode {
@@ -20,7 +20,7 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            eprintln!("error: {}", failure::line(&error));
             ExitCode::FAILURE
         }
     }

@@ -3,6 +3,8 @@
 
 use serde_json::Value;
 
+pub mod why;
+
 /// Text without control characters.
 pub fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
@@ -33,6 +35,24 @@ pub fn count(n: u64) -> String {
     out
 }
 
+/// A whole number of an answer; large ones travel as text.
+fn number(value: &Value) -> u64 {
+    value.as_str().and_then(|text| text.parse().ok()).or(value.as_u64()).unwrap_or(0)
+}
+
+/// How many results there are, as far as they were counted.
+fn total(answer: &Value) -> String {
+    let n = number(&answer["total"]["value"]);
+    match (answer["total"]["relation"] == "gte", n) {
+        (true, 0) if answer["coverage"]["complete"] == true => "results not counted".to_owned(),
+        (true, 0) => "no results so far".to_owned(),
+        (gte, n) => {
+            let least = if gte { "at least " } else { "" };
+            format!("{least}{} result{}", count(n), if n == 1 { "" } else { "s" })
+        }
+    }
+}
+
 /// The snippet's escaped HTML as terminal text: `<b>` becomes bold when `colour`.
 pub fn snippet(html: &str, colour: bool) -> String {
     let (open, close) = if colour { ("\x1b[1m", "\x1b[0m") } else { ("", "") };
@@ -50,14 +70,11 @@ pub fn snippet(html: &str, colour: bool) -> String {
 /// An answer of the search API.
 pub fn answer(answer: &Value, colour: bool) -> String {
     let text = |value: &Value| plain(value.as_str().unwrap_or(""));
-    let number = |value: &Value| value.as_str().and_then(|s| s.parse().ok()).or(value.as_u64()).unwrap_or(0);
     let mut out = String::new();
-    let total = &answer["total"];
-    let relation = if total["relation"] == "gte" { "at least " } else { "" };
     let coverage = &answer["coverage"];
     out.push_str(&format!(
-        "{relation}{} results in {:.1} ms, {} of {} shards answered, {} of {} documents searched\n",
-        count(number(&total["value"])),
+        "{} in {:.1} ms, {} of {} shards answered, {} of {} documents searched\n",
+        total(answer),
         answer["took_ms"].as_f64().unwrap_or(0.0),
         coverage["shards"]["answered"],
         coverage["shards"]["total"],
@@ -95,12 +112,21 @@ pub fn answer(answer: &Value, colour: bool) -> String {
             text(&hit["shard"]),
             number(&hit["version"]),
         ));
+        let sort: Vec<String> = hit["sort"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|value| value.as_str().map_or_else(|| value.to_string(), plain))
+            .collect();
+        if !sort.is_empty() {
+            out.push_str(&format!("    sorted by {}\n", sort.join(", ")));
+        }
         let line = snippet(hit["snippet"].as_str().unwrap_or(""), colour);
         if !line.is_empty() {
             out.push_str(&format!("    {line}\n"));
         }
         if !hit["explain"].is_null() {
-            out.push_str(&format!("    {}\n", hit["explain"]));
+            out.push_str(&why::score(&hit["explain"]));
         }
     }
     out

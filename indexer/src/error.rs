@@ -44,9 +44,10 @@ pub enum Error {
     /// Too many records were rejected.
     #[error(
         "{rejected} of {read} records were rejected, more than the limit of {limit_percent} %{}{}; \
-         mend the input or raise --max-rejects",
+         mend the input{} or raise --max-rejects",
         first.as_ref().map(|first| format!("; the first: {first}")).unwrap_or_default(),
         file.as_ref().map(|file| format!("; all of them: {file}")).unwrap_or_default(),
+        if file.is_none() { " (--reject-file FILE lists all)" } else { "" },
     )]
     Rejects {
         /// Rejected records.

@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Subcommand;
 
-use crate::config::{Loaded, schema};
+use crate::{
+    config::{Loaded, schema},
+    say::say,
+};
 
 /// Which configuration to look at.
 #[derive(clap::Args)]
@@ -59,7 +62,7 @@ fn check(source: &Source) -> Result<()> {
             .iter()
             .map(|p| serde_json::json!({ "key": p.key, "reason": p.reason, "origin": p.origin.to_string() }))
             .collect();
-        println!("{}", serde_json::json!({ "ok": problems.is_empty(), "problems": problems }));
+        say!("{}", serde_json::json!({ "ok": problems.is_empty(), "problems": problems }));
     }
     let json = source.json;
     let config = loaded.checked()?;
@@ -68,7 +71,7 @@ fn check(source: &Source) -> Result<()> {
             .map_err(|problems| anyhow::anyhow!("the topology is not valid:\n  {}", problems.join("\n  ")))?;
     }
     if !json {
-        println!("ok");
+        say!("ok");
     }
     Ok(())
 }
@@ -83,12 +86,12 @@ fn print(source: &Source) -> Result<()> {
                 serde_json::json!({ "key": key, "value": value, "origin": origin.to_string() })
             })
             .collect();
-        println!("{}", serde_json::Value::from(values));
+        say!("{}", serde_json::Value::from(values));
     } else {
         let width =
             lines.iter().map(|(key, value, _)| key.len() + value.len() + 3).max().unwrap_or(0).min(72);
         for (key, value, origin) in &lines {
-            println!("{:width$}  # {origin}", format!("{key} = {value}"));
+            say!("{:width$}  # {origin}", format!("{key} = {value}"));
         }
     }
     loaded.checked().map(drop)
@@ -101,10 +104,10 @@ fn describe(json: bool) {
             .iter()
             .map(|(key, default, doc)| serde_json::json!({ "key": key, "default": default, "doc": doc }))
             .collect();
-        println!("{}", serde_json::Value::from(keys));
+        say!("{}", serde_json::Value::from(keys));
         return;
     }
     for (key, default, doc) in lines {
-        println!("{key}\n    {doc}\n    default: {default}");
+        say!("{key}\n    {doc}\n    default: {default}");
     }
 }

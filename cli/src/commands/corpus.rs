@@ -10,6 +10,8 @@ use canopy_format::{
 };
 use clap::{Subcommand, ValueEnum};
 
+use crate::{failure::open_store, say::say};
+
 /// What decides between two writes of a key.
 #[derive(Clone, Copy, ValueEnum)]
 pub enum OrderingArg {
@@ -84,26 +86,21 @@ pub async fn run(command: Command) -> Result<()> {
             };
             let corpus = Corpus { name, schema, partitions, ordering };
             VersionStore::open(&store, true)?.create_corpus(&corpus).await?;
-            println!(
-                "created corpus {}, schema {} ({})",
-                corpus.name,
-                corpus.schema.name,
-                corpus.schema.id()
-            );
+            say!("created corpus {}, schema {} ({})", corpus.name, corpus.schema.name, corpus.schema.id());
         }
         Command::List { store, json } => list(&store, json).await?,
         Command::SetSchema { name, store, schema } => {
             let schema = read_schema(&schema)?;
             let id = schema.id();
-            VersionStore::open(&store, false)?.set_schema(&name, schema).await?;
-            println!("{name}: the next build uses schema {id}");
+            open_store(&store)?.set_schema(&name, schema).await?;
+            say!("{name}: the next build uses schema {id}");
         }
     }
     Ok(())
 }
 
 async fn list(store: &str, json: bool) -> Result<()> {
-    let store = VersionStore::open(store, false)?;
+    let store = open_store(store)?;
     let mut lines = Vec::new();
     for corpus in store.corpora().await? {
         let versions = store.versions(&corpus.name).await?;
@@ -118,20 +115,18 @@ async fn list(store: &str, json: bool) -> Result<()> {
                     "versions": versions.iter().map(|v| v.0.to_string()).collect::<Vec<_>>() })
             })
             .collect();
-        println!("{:#}", serde_json::Value::from(list));
+        say!("{:#}", serde_json::Value::from(list));
         return Ok(());
     }
     if lines.is_empty() {
-        println!("no corpus yet; hint: canopy corpus create web");
+        say!("no corpus yet; hint: canopy corpus create web");
     }
     for (corpus, versions) in lines {
-        let newest = versions.last().map_or_else(|| "no version".to_owned(), ToString::to_string);
-        println!(
-            "{:20} schema {:12} {:4} versions, newest {newest}",
-            corpus.name,
-            corpus.schema.name,
-            versions.len()
+        let newest = versions.last().map_or_else(
+            || "no version yet".to_owned(),
+            |newest| format!("versions {}, newest {newest}", versions.len()),
         );
+        say!("{:20} schema {:12} {newest}", corpus.name, corpus.schema.name,);
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use clap::Subcommand;
 use comfy_table::{Table, presets};
 use serde_json::json;
 
-use crate::show;
+use crate::{failure::open_store, say::say, show};
 
 /// Which version.
 #[derive(clap::Args)]
@@ -67,7 +67,7 @@ pub async fn run(command: Command) -> Result<()> {
 }
 
 async fn open(which: &Which) -> Result<(VersionStore, Manifest)> {
-    let store = VersionStore::open(&which.store, false)?;
+    let store = open_store(&which.store)?;
     let manifest = match which.version {
         Some(version) => store.manifest(&which.corpus, Version(version)).await?,
         None => store.latest(&which.corpus).await?,
@@ -76,7 +76,7 @@ async fn open(which: &Which) -> Result<(VersionStore, Manifest)> {
 }
 
 async fn list(which: &Which) -> Result<()> {
-    let store = VersionStore::open(&which.store, false)?;
+    let store = open_store(&which.store)?;
     store.corpus(&which.corpus).await?;
     let mut manifests = Vec::new();
     for version in store.versions(&which.corpus).await? {
@@ -92,11 +92,11 @@ async fn list(which: &Which) -> Result<()> {
                     "schema_id": m.schema_id })
             })
             .collect();
-        println!("{:#}", serde_json::Value::from(list));
+        say!("{:#}", serde_json::Value::from(list));
         return Ok(());
     }
     if manifests.is_empty() {
-        println!("no version yet; hint: canopy index build --corpus {} --input FILE", which.corpus);
+        say!("no version yet; hint: canopy index build --corpus {} --input FILE", which.corpus);
         return Ok(());
     }
     let mut table = Table::new();
@@ -112,19 +112,19 @@ async fn list(which: &Which) -> Result<()> {
             m.schema_id.clone(),
         ]);
     }
-    println!("{table}");
+    say!("{table}");
     Ok(())
 }
 
 async fn inspect(which: &Which) -> Result<()> {
     let (_, manifest) = open(which).await?;
     if which.json {
-        println!("{}", String::from_utf8_lossy(&manifest.to_json()));
+        say!("{}", String::from_utf8_lossy(&manifest.to_json()));
         return Ok(());
     }
     let m = &manifest;
-    println!("{} {} of corpus {}, created {} by {}", m.version, m.schema_id, m.corpus, m.created, m.builder);
-    println!(
+    say!("{} {} of corpus {}, created {} by {}", m.version, m.schema_id, m.corpus, m.created, m.builder);
+    say!(
         "{} documents, {} terms, {} read, {} rejected, {} superseded, {} over-long words, {} fields dropped",
         show::count(m.documents()),
         show::count(m.statistics.terms),
@@ -136,7 +136,7 @@ async fn inspect(which: &Which) -> Result<()> {
     );
     let languages: Vec<String> =
         m.languages.iter().map(|(code, n)| format!("{code} {}", show::count(*n))).collect();
-    println!("languages: {}", languages.join(", "));
+    say!("languages: {}", languages.join(", "));
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     table.set_header(["shard", "documents", "slots", "size", "resident", "average length"]);
@@ -155,7 +155,7 @@ async fn inspect(which: &Which) -> Result<()> {
             format!("{:.1}", tokens as f64 / shard.documents.max(1) as f64),
         ]);
     }
-    println!("{table}");
+    say!("{table}");
     Ok(())
 }
 
@@ -170,7 +170,7 @@ async fn verify(which: &Which) -> Result<()> {
     .await?;
     bar.finish_and_clear();
     if which.json {
-        println!("{:#}", serde_json::to_value(&report)?);
+        say!("{:#}", serde_json::to_value(&report)?);
     }
     if !report.sound() {
         let damaged = report.damaged.iter().map(|file| file.path.clone());
@@ -185,7 +185,7 @@ async fn verify(which: &Which) -> Result<()> {
     }
     if !which.json {
         let opened = if report.opened { ", every shard opened and answered" } else { "" };
-        println!(
+        say!(
             "{} of {} is whole: {} files, {}{opened}",
             report.version,
             report.corpus,
@@ -199,13 +199,13 @@ async fn verify(which: &Which) -> Result<()> {
 async fn diff(from: Option<u64>, which: &Which) -> Result<()> {
     let (store, new) = open(which).await?;
     let Some(from) = from.map(Version).or(new.parent) else {
-        bail!("{} has no parent; hint: --from VERSION", new.version);
+        bail!("{} has no version before it to compare with; hint: --from VERSION", new.version);
     };
     let report = canopy_indexer::diff::versions(&store, &which.corpus, from, new.version).await?;
     if which.json {
-        println!("{:#}", serde_json::to_value(&report)?);
+        say!("{:#}", serde_json::to_value(&report)?);
     } else {
-        println!("{report}");
+        say!("{report}");
     }
     Ok(())
 }

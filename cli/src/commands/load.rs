@@ -22,7 +22,7 @@ use hyper_util::rt::TokioIo;
 use serde_json::json;
 use tokio::{sync::Mutex, task::JoinSet, time::Instant};
 
-use crate::http::encode;
+use crate::{http::encode, say::say};
 
 /// `canopy load`.
 #[derive(clap::Args)]
@@ -187,7 +187,12 @@ pub async fn run(args: Args) -> Result<()> {
         idle: Mutex::new(Vec::new()),
     });
     // Fails early, with the reason, when nobody is there.
-    drop(target.connect().await.with_context(|| format!("nothing answers at {}", args.root))?);
+    drop(target.connect().await.with_context(|| {
+        format!("nothing answers at {}; hint: start a tree with `canopy quickstart`, or name the root with --root", args.root)
+    })?);
+    if !args.json {
+        eprintln!("asking {} for {:?} …", args.root, args.duration.0);
+    }
     let start = Instant::now();
     let (tally, dropped) = match args.closed {
         Some(callers) => (closed_loop(&target, callers, args.duration.0).await?, 0),
@@ -280,19 +285,19 @@ fn report(args: &Args, tally: &Tally, dropped: u64, elapsed: Duration) {
             "mean_ms": tally.latency.mean() / 1000.0, "seconds": elapsed.as_secs_f64(),
             "percentiles_ms": (1..=100).map(|percent| ms(f64::from(percent) / 100.0)).collect::<Vec<_>>(),
         });
-        println!("{report:#}");
+        say!("{report:#}");
         return;
     }
-    println!("{sent} queries in {:.1} s, {rate:.1}/s, {} partial", elapsed.as_secs_f64(), tally.partial);
+    say!("{sent} queries in {:.1} s, {rate:.1}/s, {} partial", elapsed.as_secs_f64(), tally.partial);
     for (name, n) in &tally.answers {
-        println!("  {name}: {n}");
+        say!("  answered {name}: {n}");
     }
     if dropped > 0 {
-        println!("  not sent ({MAX_IN_FLIGHT} in flight): {dropped}");
+        say!("  not sent ({MAX_IN_FLIGHT} in flight): {dropped}");
     }
     let line: Vec<String> =
         QUANTILES.iter().map(|(name, quantile)| format!("{name} {:.2}", ms(*quantile))).collect();
-    println!(
+    say!(
         "latency from the intended arrival, ms: {}, mean {:.2}",
         line.join("  "),
         tally.latency.mean() / 1000.0

@@ -19,6 +19,7 @@ use super::roles::termination;
 use crate::{
     config::{Config, Loaded},
     http::{Client, encode},
+    say::{self, say},
     show,
     tree::{Surroundings, Tree},
 };
@@ -28,6 +29,8 @@ const SAMPLE: &[u8] = include_bytes!("../../sample/web.jsonl.gz");
 /// Its corpus name.
 const CORPUS: &str = "web";
 const SHARDS: u32 = 4;
+/// The root that `canopy search` asks unless told otherwise.
+const DEFAULT_ROOT: &str = "127.0.0.1:8080";
 /// Queries that a new version is warmed with; the search page offers them as examples.
 const EXAMPLES: [&str; 6] =
     ["replication slots", "asyncio queue", "Datenbank", "base de données", "データベース", "базы данных"];
@@ -35,7 +38,7 @@ const EXAMPLES: [&str; 6] =
 /// `canopy quickstart`.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Example:  canopy quickstart\n          canopy quickstart --once --json \"hot standby\""
+    after_help = "Example:  canopy quickstart\n          canopy quickstart --once --json \"logical replication\""
 )]
 pub struct Args {
     /// The query to run
@@ -48,7 +51,7 @@ pub struct Args {
     #[arg(long)]
     json: bool,
     /// Where the index goes; what is there already is used again
-    #[arg(long, default_value = "canopy-data")]
+    #[arg(long, default_value = "canopy-sample")]
     dir: PathBuf,
     /// Port of the search page and API; 0 takes a free one
     #[arg(long, default_value_t = 8080)]
@@ -73,10 +76,10 @@ pub async fn run(args: Args) -> Result<()> {
     let root = tree.roots().next().unwrap_or_default().to_owned();
     ask(&root, &args).await?;
     if !args.once {
-        println!("\nsearch page  http://{root}/");
-        println!("API          http://{root}/v1/{CORPUS}/search?q={}", encode(&args.query));
-        println!("metrics      http://{root}/metrics");
-        println!("Stop with Ctrl-C.");
+        say!("\nsearch page  http://{root}/");
+        say!("API          http://{root}/v1/{CORPUS}/search?q={}", encode(&args.query));
+        say!("metrics      http://{root}/metrics");
+        say!("Stop with Ctrl-C.");
         tokio::select! {
             biased;
             ended = tree.ended() => return ended,
@@ -104,7 +107,7 @@ async fn build_sample(store: &VersionStore, dir: &Path, quiet: bool) -> Result<(
     }
     if let Some(version) = store.versions(CORPUS).await?.last() {
         if !quiet {
-            println!("using {version} of corpus {CORPUS:?} in {}", dir.display());
+            say!("using {version} of corpus {CORPUS:?} in {}", dir.display());
         }
         return Ok(());
     }
@@ -117,7 +120,7 @@ async fn build_sample(store: &VersionStore, dir: &Path, quiet: bool) -> Result<(
     };
     let report = build::run(request).await?;
     if !quiet {
-        println!(
+        say!(
             "built {} of corpus {CORPUS:?}: {} documents in {} shards, {}, {:.1} s",
             report.version,
             show::count(report.documents),
@@ -184,10 +187,14 @@ async fn ask(root: &str, args: &Args) -> Result<()> {
         anyhow::bail!("the tree answered {}: {}", answered.status(), answer["error"]["message"]);
     }
     if args.json {
-        println!("{answer:#}");
+        say!("{answer:#}");
     } else {
-        println!("\n$ canopy search \"{}\" -k 3", args.query);
-        print!("{}", show::answer(&answer, std::io::IsTerminal::is_terminal(&std::io::stdout())));
+        if !args.once {
+            let at = if root == DEFAULT_ROOT { String::new() } else { format!(" --root {root}") };
+            say!("\n$ canopy search '{}' -k 3{at}", args.query.replace('\'', "'\\''"));
+        }
+        let colour = std::io::IsTerminal::is_terminal(&std::io::stdout());
+        say::write(format_args!("\n{}", show::answer(&answer, colour)));
     }
     Ok(())
 }

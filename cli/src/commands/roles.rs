@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use anyhow::{Result, anyhow};
 use canopy_common::telemetry;
-use canopy_format::store::VersionStore;
 use canopy_topology::config::{NodeConfig, Role};
 
 use crate::{
     config::{Config, Loaded},
+    failure::open_store,
     tree::{Surroundings, Tree},
 };
 
@@ -57,11 +57,16 @@ pub async fn one(args: RoleArgs, role: Role) -> Result<()> {
         (Some(node), ids) if ids.contains(&node.as_str()) => node.clone(),
         (None, [only]) => (*only).to_owned(),
         (Some(node), _) => {
-            return Err(anyhow!("no {role:?} {node:?} in [topology]; hint: it names {}", ids.join(", ")));
+            return Err(anyhow!(
+                "no {} {node:?} in [topology]; hint: it names {}",
+                name(role),
+                ids.join(", ")
+            ));
         }
         (None, ids) => {
             return Err(anyhow!(
-                "which {role:?} is this? {} are configured; hint: --node {}",
+                "which {} is this? {} are configured; hint: --node {}",
+                name(role),
                 ids.len(),
                 ids.first().unwrap_or(&"ID")
             ));
@@ -70,12 +75,19 @@ pub async fn one(args: RoleArgs, role: Role) -> Result<()> {
     serve(&config, &wanted, |node| node.id == wanted).await
 }
 
+fn name(role: Role) -> String {
+    format!("{role:?}").to_lowercase()
+}
+
 async fn serve(config: &Config, service: &str, here: impl Fn(&NodeConfig) -> bool) -> Result<()> {
     let _traces = telemetry::init(&config.telemetry, service).map_err(|e| anyhow!(e))?;
-    let store = VersionStore::open(&config.store.url, false)?;
-    let mut tree = Tree::start(config, &store, &Surroundings::real()?, here).await?;
-    for node in &tree.topology.nodes {
-        tracing::info!(node = %node.id, role = ?node.role, grpc = %node.address, http = %node.admin, "serving");
+    let store = open_store(&config.store.url)?;
+    let mut tree = Tree::start(config, &store, &Surroundings::real()?, &here).await?;
+    for node in tree.topology.nodes.iter().filter(|node| here(node)) {
+        tracing::info!(node = %node.id, grpc = %node.address, http = %node.admin, "started");
+        if node.role == Role::Root && !node.admin.is_empty() {
+            tracing::info!("the search page is http://{}/", node.admin);
+        }
     }
     tokio::select! {
         biased;

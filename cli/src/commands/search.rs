@@ -7,14 +7,16 @@ use canopy_common::{config::Time, net::NetIo};
 use serde_json::Value;
 
 use crate::{
+    failure,
     http::{Client, encode},
+    say::{self, say},
     show,
 };
 
 /// `canopy search`.
 #[derive(clap::Args)]
-#[command(after_help = "Example:  canopy search \"replication slot\" -k 3 --explain\n          \
-              canopy search \"tokio lang:en\" --param filter=host:doc.rust-lang.org --json")]
+#[command(after_help = "Example:  canopy search \"replication slots\" -k 3 --explain\n          \
+              canopy search \"mutex lang:en\" --param filter=host:rust-doc.debian.example --json")]
 pub struct Args {
     /// What to look for
     query: String,
@@ -65,25 +67,37 @@ pub async fn run(args: Args) -> Result<()> {
         path.push_str(&format!("&{}={}", encode(name), encode(value)));
     }
     let client = Client::new(NetIo::tcp(), &args.root, args.timeout.0 + Duration::from_secs(2));
-    let answered = client.get(&path).await?;
+    let answered = client.get(&path).await.map_err(|error| {
+        let refused = error.root_cause().is::<std::io::Error>();
+        let hint = if refused {
+            "start a tree with `canopy quickstart`, or name the root with --root"
+        } else {
+            "--timeout 2s"
+        };
+        anyhow!("{}; hint: {hint}", failure::line(&error))
+    })?;
     let answer: Value = serde_json::from_slice(answered.body())
         .map_err(|_| anyhow!("{} is no canopy root: it answered {}", args.root, answered.status()))?;
     if args.json {
-        println!("{answer:#}");
+        say!("{answer:#}");
     }
     if !answered.status().is_success() {
         let error = &answer["error"];
+        let hint = match answered.status().as_u16() {
+            503 => "; hint: `canopy status -c FILE` shows which nodes answer",
+            504 => "; hint: a longer --timeout, or `canopy status -c FILE` to see which nodes answer",
+            _ => "",
+        };
         return Err(anyhow!(
-            "{} ({}); hint: `canopy search --help`, or the parameter {}",
-            error["message"].as_str().unwrap_or("the root refused"),
+            "{} ({}){hint}",
+            show::plain(error["message"].as_str().unwrap_or("the root refused")),
             error["code"].as_str().unwrap_or("no code"),
-            error["field"].as_str().unwrap_or("named in the message"),
         ));
     }
     if !args.json {
-        print!("{}", show::answer(&answer, std::io::stdout().is_terminal()));
+        say::write(format_args!("{}", show::answer(&answer, std::io::stdout().is_terminal())));
         if args.trace {
-            println!("\n{:#}", answer["trace"]);
+            say!("\n{}", show::why::timeline(&answer["trace"]).trim_end());
         }
     }
     Ok(())

@@ -10,7 +10,7 @@ use comfy_table::{Table, presets};
 use futures::future::join_all;
 use serde_json::{Value, json};
 
-use crate::{config::Loaded, http::Client, show};
+use crate::{config::Loaded, failure, http::Client, say::say, show};
 
 /// `canopy status`.
 #[derive(clap::Args)]
@@ -43,7 +43,7 @@ async fn ask(node: NodeConfig) -> Report {
     let ready = match ready {
         Ok(answer) if answer.status().is_success() => Ok(()),
         Ok(answer) => Err(String::from_utf8_lossy(answer.body()).trim().to_owned()),
-        Err(error) => Err(format!("{error:#}")),
+        Err(error) => Err(failure::line(&error)),
     };
     let status =
         status.ok().and_then(|answer| serde_json::from_slice(answer.body()).ok()).unwrap_or(Value::Null);
@@ -85,20 +85,21 @@ pub async fn run(args: Args) -> Result<()> {
                         "reason": r.ready.as_ref().err(), "status": r.status })
             })
             .collect();
-        println!("{:#}", json!({ "nodes": list, "unready": unready }));
+        say!("{:#}", json!({ "nodes": list, "unready": unready }));
     } else {
         print_table(&reports);
     }
-    match unready {
-        0 => Ok(()),
-        n => Err(anyhow!("{n} of {} nodes are not ready", reports.len())),
+    if unready == 0 {
+        return Ok(());
     }
+    let names = reports.iter().filter(|report| report.ready.is_err()).map(|report| report.id.as_str());
+    Err(anyhow!("{unready} of {} nodes not ready: {}", reports.len(), names.collect::<Vec<_>>().join(", ")))
 }
 
 fn print_table(reports: &[Report]) {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
-    table.set_header(["node", "role", "http", "health", "shards", "documents", "version", "last error"]);
+    table.set_header(["node", "role", "http", "health", "shards", "documents", "version", "reason"]);
     for report in reports {
         let shards: Vec<&Value> = report.status["shards"].as_array().into_iter().flatten().collect();
         let serving = shards.iter().filter(|shard| shard["state"] == "serving").count();
@@ -107,17 +108,26 @@ fn print_table(reports: &[Report]) {
         let versions: std::collections::BTreeSet<u64> =
             shards.iter().map(|shard| number(&shard["serving"])).filter(|v| *v > 0).collect();
         let versions: Vec<String> = versions.iter().map(|v| format!("v{v}")).collect();
-        let error = shards.iter().find_map(|shard| shard["last_error"].as_str()).unwrap_or("");
+        let errors = shards.iter().filter_map(|shard| shard["last_error"].as_str());
+        let reasons: Vec<&str> =
+            report.ready.as_ref().err().map(String::as_str).into_iter().chain(errors.take(1)).collect();
+        let health = match (&report.ready, report.status.is_null()) {
+            (Ok(()), _) => "ready",
+            (Err(_), true) => "no answer",
+            (Err(_), false) => "not ready",
+        };
         table.add_row([
             report.id.clone(),
             report.role.clone(),
             report.admin.clone(),
-            report.ready.as_ref().map_or_else(String::clone, |()| "ready".to_owned()),
+            health.to_owned(),
             if shards.is_empty() { String::new() } else { format!("{serving}/{}", shards.len()) },
             if documents == 0 { String::new() } else { show::count(documents) },
             versions.join(","),
-            error.to_owned(),
+            show::plain(&reasons.join("; ")),
         ]);
     }
-    println!("{table}");
+    for line in table.lines() {
+        say!("{}", line.trim_end());
+    }
 }

@@ -4,7 +4,6 @@ use std::{io::IsTerminal, path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::{Result, bail};
 use canopy_common::config::Size;
-use canopy_format::store::VersionStore;
 use canopy_indexer::{
     build::{self, Amount, BuildReport, BuildRequest, Progress, Stage},
     source::Format,
@@ -13,7 +12,11 @@ use clap::ValueEnum;
 use indicatif::ProgressBar;
 
 use super::{super::corpus::read_schema, bar};
-use crate::show;
+use crate::{
+    failure::open_store,
+    say::{self, say},
+    show,
+};
 
 /// Format of the input.
 #[derive(Clone, Copy, ValueEnum)]
@@ -95,7 +98,7 @@ fn cut(token: &str) -> Result<std::collections::BTreeMap<u32, u64>> {
 
 /// Runs it.
 pub async fn run(args: Args) -> Result<()> {
-    let store = VersionStore::open(&args.store, false)?;
+    let store = open_store(&args.store)?;
     let schema = args.schema.as_ref().map(read_schema).transpose()?;
     let mut request = BuildRequest {
         schema,
@@ -117,9 +120,9 @@ pub async fn run(args: Args) -> Result<()> {
         args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(2, usize::from));
     let report = build::run(request).await?;
     if args.json {
-        println!("{:#}", serde_json::to_value(&report)?);
+        say!("{:#}", serde_json::to_value(&report)?);
     } else {
-        print!("{}", summary(&report));
+        say::write(format_args!("{}", summary(&report)));
     }
     Ok(())
 }
