@@ -7,7 +7,7 @@
 
 use tantivy::{
     DocId, DocSet, TERMINATED,
-    postings::{Postings, SegmentPostings},
+    postings::{Postings, SegmentPostings, TermInfo},
     schema::IndexRecordOption,
 };
 
@@ -29,13 +29,15 @@ pub fn prior(segment: &Segment, doc: DocId, weight: f64) -> f64 {
     if weight > 0.0 { weight * segment.rank(doc) } else { 0.0 }
 }
 
-/// Scores documents of one segment, in ascending order.
+/// Scores documents of one segment, in ascending order. The postings are opened when first needed.
 pub struct Rescorer<'a> {
-    segment: &'a Segment,
+    /// The segment.
+    pub segment: &'a Segment,
     plan: &'a Plan,
-    clauses: Vec<Clause<'a>>,
+    leaves: &'a [&'a Leaf],
+    terms: &'a [Option<TermInfo>],
+    clauses: Option<Vec<Clause<'a>>>,
     prior_weight: f64,
-    norms: Vec<f64>,
 }
 
 struct Clause<'a> {
@@ -44,38 +46,52 @@ struct Clause<'a> {
 }
 
 impl<'a> Rescorer<'a> {
-    /// Opens the postings of the leaves.
-    pub fn open(
+    /// Scores by these leaves; `terms` says where their postings are in the segment.
+    pub fn new(
         plan: &'a Plan,
-        leaves: &[&'a Leaf],
+        leaves: &'a [&'a Leaf],
+        terms: &'a [Option<TermInfo>],
         segment: &'a Segment,
         prior_weight: f64,
-    ) -> Result<Self> {
-        let mut clauses = Vec::with_capacity(leaves.len());
-        for leaf in leaves {
-            let Some(text) = segment.text(plan.fields[leaf.field].field) else { continue };
-            let postings = text.postings.read_postings(&leaf.term, IndexRecordOption::WithFreqs);
-            if let Some(postings) = postings.map_err(Error::engine("read postings"))? {
-                clauses.push(Clause { leaf, postings });
-            }
+    ) -> Self {
+        Self { segment, plan, leaves, terms, clauses: None, prior_weight }
+    }
+
+    fn open(&self) -> Result<Vec<Clause<'a>>> {
+        let mut clauses = Vec::with_capacity(self.leaves.len());
+        for (leaf, term) in self.leaves.iter().zip(self.terms) {
+            let Some(text) = self.segment.text(self.plan.fields[leaf.field].field) else { continue };
+            let Some(term) = term else { continue };
+            let postings = text.postings.read_postings_from_terminfo(term, IndexRecordOption::WithFreqs);
+            clauses.push(Clause { leaf, postings: postings.map_err(Error::engine("read postings"))? });
         }
-        Ok(Self { segment, plan, clauses, prior_weight, norms: Vec::new() })
+        Ok(clauses)
+    }
+
+    /// The score of a document whose leaves sum up to `sum`.
+    pub fn finish(&self, doc: DocId, sum: f64) -> f32 {
+        round(sum + prior(self.segment, doc, self.prior_weight))
     }
 
     /// Scores documents that ascend, also from call to call.
-    pub fn score(&mut self, docs: &[DocId], scores: &mut Vec<f32>) {
+    pub fn score(&mut self, docs: &[DocId], scores: &mut Vec<f32>) -> Result<()> {
+        let mut clauses = match self.clauses.take() {
+            Some(clauses) => clauses,
+            None => self.open()?,
+        };
         let mut sums = vec![0.0_f64; docs.len()];
+        let mut norms = Vec::with_capacity(docs.len());
         let mut field = usize::MAX;
-        for Clause { leaf, postings } in &mut self.clauses {
+        for Clause { leaf, postings } in &mut clauses {
             if leaf.field != field {
                 field = leaf.field;
                 let numbers = &self.plan.fields[field];
                 let Some(text) = self.segment.text(numbers.field) else { continue };
-                self.norms.clear();
-                self.norms.extend(docs.iter().map(|doc| numbers.norm(text.lengths.fieldnorm_id(*doc))));
+                norms.clear();
+                norms.extend(docs.iter().map(|doc| numbers.norm(text.lengths.fieldnorm_id(*doc))));
             }
             let mut at = postings.doc();
-            for ((doc, sum), norm) in docs.iter().zip(&mut sums).zip(&self.norms) {
+            for ((doc, sum), norm) in docs.iter().zip(&mut sums).zip(&norms) {
                 if at < *doc {
                     at = postings.seek(*doc);
                 }
@@ -87,7 +103,8 @@ impl<'a> Rescorer<'a> {
             }
         }
         scores.clear();
-        let sums = docs.iter().zip(sums);
-        scores.extend(sums.map(|(doc, sum)| round(sum + prior(self.segment, *doc, self.prior_weight))));
+        scores.extend(docs.iter().zip(sums).map(|(doc, sum)| self.finish(*doc, sum)));
+        self.clauses = Some(clauses);
+        Ok(())
     }
 }

@@ -11,6 +11,7 @@
 use canopy_common::error::Failure;
 use canopy_format::schema::Kind;
 use canopy_proto::{convert, v1, validate};
+use tantivy::postings::TermInfo;
 use tokio::time::Instant;
 
 use crate::{
@@ -36,8 +37,17 @@ use crate::{
 pub const BOUND: u64 = 1000;
 /// Largest weight of the static prior.
 pub const MAX_PRIOR_WEIGHT: f32 = 1e6;
-/// Unions and intersections of so few postings are walked.
-const SMALL: u64 = 2048;
+/// Flat queries of so little work are walked: what the engine prepares for a query costs as much. Measured: a union's
+/// postings, and those of an intersection's rarest term for two clauses and for more.
+const SMALL: Small = Small { union: 64, pair: 512, many: 4096 };
+
+/// See [`SMALL`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Small {
+    union: u64,
+    pair: u64,
+    many: u64,
+}
 
 /// What a shard answers.
 #[derive(Debug, Clone, Default)]
@@ -76,7 +86,7 @@ pub(crate) fn search_by(
     request: &v1::SearchRequest,
     shard_index: u32,
     stop: &Stop,
-    small: u64,
+    small: Small,
 ) -> ShardResult {
     let started = Instant::now();
     let mut result = answer(view, request, shard_index, stop, small).unwrap_or_else(|error| {
@@ -92,7 +102,7 @@ fn answer(
     request: &v1::SearchRequest,
     shard_index: u32,
     stop: &Stop,
-    small: u64,
+    small: Small,
 ) -> Result<ShardResult> {
     let missing = |what: &str| Error::invalid(what, format!("the request has no {what}"));
     let shard = request.shards.get(shard_index as usize).ok_or_else(|| missing("shards"))?;
@@ -186,7 +196,7 @@ fn run(
     plan: &Plan,
     mut wanted: Wanted,
     mode: v1::TotalMode,
-    small: u64,
+    small: Small,
     ticker: &Ticker<'_>,
 ) -> Result<Done> {
     let by_score = !wanted.sorting.values && wanted.after.is_none() && wanted.collapse.is_none();
@@ -232,6 +242,8 @@ struct Path<'a> {
     flat: Flat,
     leaves: &'a [&'a Leaf],
     slack: Vec<Slack>,
+    /// Per segment, where the postings of each leaf are.
+    terms: Vec<Vec<Option<TermInfo>>>,
     /// Matches, where the postings tell without a walk: (value, more than that).
     total: Option<(u64, bool)>,
 }
@@ -245,18 +257,28 @@ impl<'a> Path<'a> {
         leaves: &'a [&'a Leaf],
         wanted: &Wanted,
         mode: v1::TotalMode,
-        small: u64,
+        small: Small,
     ) -> Result<Option<Self>> {
         if leaves.len() > MAX_CLAUSES {
             return Ok(None);
         }
-        let mut postings = Vec::with_capacity(leaves.len());
-        for leaf in leaves {
-            postings.push(view.base.document_frequency(&leaf.term)?);
+        let mut terms = Vec::with_capacity(view.base.segments.len());
+        let mut postings = vec![0_u64; leaves.len()];
+        for segment in &view.base.segments {
+            let found = leaves.iter().map(|leaf| segment.term(&leaf.term)).collect::<Result<Vec<_>>>()?;
+            for (sum, term) in postings.iter_mut().zip(&found) {
+                *sum += term.as_ref().map_or(0, |term| u64::from(term.doc_freq));
+            }
+            terms.push(found);
         }
         let (least, most) = postings.iter().fold((u64::MAX, 0), |(a, b), n| (a.min(*n), b.max(*n)));
         let sum: u64 = postings.iter().sum();
         let (work, limit) = if flat == Flat::And { (least, MAX_LEAD) } else { (sum, MAX_POSTINGS) };
+        let small = match (flat, leaves.len()) {
+            (Flat::And, 2) => small.pair,
+            (Flat::And, 3..) => small.many,
+            _ => small.union,
+        };
         if work <= small || work > limit {
             return Ok(None);
         }
@@ -280,7 +302,7 @@ impl<'a> Path<'a> {
                 None => return Ok(None),
             }
         }
-        Ok(Some(Self { flat, leaves, slack, total }))
+        Ok(Some(Self { flat, leaves, slack, terms, total }))
     }
 
     fn run(
@@ -301,8 +323,15 @@ impl<'a> Path<'a> {
             total = Some((BOUND, true));
         }
         let Wanted { k, prior_weight, .. } = wanted;
-        let request =
-            Request { plan, flat: self.flat, leaves: self.leaves, k, prior_weight, slack: &self.slack };
+        let request = Request {
+            plan,
+            flat: self.flat,
+            leaves: self.leaves,
+            k,
+            prior_weight,
+            slack: &self.slack,
+            terms: &self.terms,
+        };
         let done = pruned::collect(view, &request, known, start, ticker)?;
         let (total, at_least) = total.unwrap_or((0, true));
         let facets = Vec::new();

@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use canopy_common::ids::{KeyHash, ShardId, Version};
 use canopy_indexer::index_schema::IndexSchema;
 use roaring::RoaringBitmap;
-use tantivy::{DocAddress, DocId, Searcher, Term};
+use tantivy::{DocAddress, DocId, Searcher};
 
 use crate::error::{Error, Result};
 
@@ -47,17 +47,6 @@ impl Base {
             return Err(Error::Damaged { shard: shard.clone(), reason });
         }
         Ok(Self { searcher, schema, segments, documents: start })
-    }
-
-    /// Documents with a term, hidden ones too.
-    pub fn document_frequency(&self, term: &Term) -> Result<u64> {
-        let mut sum = 0;
-        for segment in &self.segments {
-            let found =
-                segment.postings(term.field())?.doc_freq(term).map_err(Error::engine("look up term"))?;
-            sum += u64::from(found);
-        }
-        Ok(sum)
     }
 }
 

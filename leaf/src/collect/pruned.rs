@@ -8,16 +8,17 @@
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
-use canopy_common::ids::KeyHash;
-use tantivy::{DocId, Score};
+use tantivy::{DocId, Score, postings::TermInfo, query::Bm25Weight};
 
 use super::{Found, Mask};
 use crate::{
     error::{Error, Result},
     query::{
         Leaf, Plan,
+        numbers::TextNumbers,
         plan::Flat,
         pruned::{Slack, weight},
+        term::saturate,
     },
     rescore::{Rescorer, prior},
     stop::Ticker,
@@ -41,6 +42,8 @@ pub struct Request<'a> {
     pub prior_weight: f64,
     /// One per segment.
     pub slack: &'a [Slack],
+    /// Per segment, where the postings of each leaf are.
+    pub terms: &'a [Vec<Option<TermInfo>>],
 }
 
 /// What was found.
@@ -75,9 +78,9 @@ pub fn collect(
         }
         let from = if ord == start.0 { start.1 } else { 0 };
         let mut run = Run::open(view, request, segment, ord, from, &mut page)?;
-        let threshold = run.threshold();
-        let walked = weight
-            .for_each_pruning(threshold, &segment.reader, &mut |doc, score| run.offer(doc, score, ticker));
+        let walked = weight.for_each_pruning(run.threshold, &segment.reader, &mut |doc, score| {
+            run.offer(doc, score, ticker)
+        });
         walked.map_err(Error::engine("search"))?;
         run.settle()?;
         if let Some(error) = run.failed {
@@ -96,58 +99,59 @@ struct Page {
     k: usize,
     /// Scored canonically; sorted, at most k after each settling.
     kept: Vec<Found>,
-    /// The k best lowest scores.
-    lowest: BinaryHeap<Reverse<Lowest>>,
-}
-
-/// A score that has an order; never NaN.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Lowest(f64);
-impl Eq for Lowest {}
-impl PartialOrd for Lowest {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Lowest {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.0.total_cmp(&other.0)
-    }
+    /// The k best lowest scores, as the bits of doubles that are not negative, which compare as the doubles do.
+    lowest: BinaryHeap<Reverse<u64>>,
+    /// The k-th of them; minus infinity while there are fewer.
+    floor: f64,
 }
 
 impl Page {
     fn new(k: usize, known: Vec<Found>) -> Self {
-        let mut page = Self { k: k.max(1), kept: known, lowest: BinaryHeap::new() };
+        let mut page = Self { k: k.max(1), kept: known, lowest: BinaryHeap::new(), floor: f64::NEG_INFINITY };
         page.trim();
         page
     }
 
-    fn floor(&self) -> f64 {
+    /// Counts a lowest score; whether the floor rose.
+    fn push(&mut self, lowest: f64) -> bool {
+        let bits = lowest.max(0.0).to_bits();
         if self.lowest.len() < self.k {
-            f64::NEG_INFINITY
-        } else {
-            self.lowest.peek().map_or(0.0, |low| low.0.0)
+            self.lowest.push(Reverse(bits));
+        } else if lowest <= self.floor {
+            return false;
+        } else if let Some(mut last) = self.lowest.peek_mut() {
+            *last = Reverse(bits);
         }
+        self.lift()
     }
 
-    fn push(&mut self, lowest: f64) {
-        if self.lowest.len() < self.k {
-            self.lowest.push(Reverse(Lowest(lowest)));
-        } else if let Some(mut last) = self.lowest.peek_mut()
-            && lowest > last.0.0
-        {
-            *last = Reverse(Lowest(lowest));
+    fn lift(&mut self) -> bool {
+        let before = self.floor;
+        if self.lowest.len() >= self.k {
+            self.floor = self.lowest.peek().map_or(before, |low| f64::from_bits(low.0));
         }
+        self.floor > before
     }
 
     /// Keeps the first k of what is scored, and takes the floor from them.
     fn trim(&mut self) {
-        let place = |hit: &Found| (Reverse(Lowest(hit.score.into())), hit.key);
-        self.kept.sort_unstable_by(|a, b| place(a).cmp(&place(b)));
+        // Canonical scores are not negative.
+        self.kept.sort_unstable_by_key(|hit| (Reverse(hit.score.to_bits()), hit.key));
         self.kept.truncate(self.k);
         self.lowest.clear();
-        self.lowest.extend(self.kept.iter().map(|hit| Reverse(Lowest(hit.score.into()))));
+        self.lowest.extend(self.kept.iter().map(|hit| Reverse(f64::from(hit.score).to_bits())));
+        self.lift();
     }
+}
+
+/// A candidate that waits for its canonical score.
+#[derive(Debug, Clone, Copy)]
+struct Waiting {
+    doc: DocId,
+    /// The engine's score.
+    score: Score,
+    /// Its canonical score is not above this.
+    highest: f64,
 }
 
 /// One segment's part.
@@ -158,16 +162,16 @@ struct Run<'a> {
     mask: Mask<'a>,
     slack: Slack,
     page: &'a mut Page,
-    rescorer: Option<Rescorer<'a>>,
-    /// Candidates with their highest score, in document order.
-    waiting: Vec<(DocId, f64)>,
+    scorer: Option<Scorer<'a>>,
+    /// In document order.
+    waiting: Vec<Waiting>,
     limit: usize,
+    /// What the engine's scores have to beat.
+    threshold: Score,
     /// Documents before it were considered already.
     from: DocId,
     /// Behind the last document the engine reported.
     next: DocId,
-    docs: Vec<DocId>,
-    scores: Vec<f32>,
     failed: Option<Error>,
 }
 
@@ -187,21 +191,16 @@ impl<'a> Run<'a> {
             segment,
             ord: ord as u32,
             mask: Mask::of(view, segment),
+            threshold: slack.threshold(page.floor),
             slack,
             limit: WAITING.max(request.k.saturating_mul(4)),
             page,
-            rescorer: None,
-            waiting: Vec::new(),
+            scorer: None,
+            waiting: Vec::with_capacity(request.k.min(WAITING) * 4),
             from,
             next: 0,
-            docs: Vec::new(),
-            scores: Vec::new(),
             failed: None,
         })
-    }
-
-    fn threshold(&self) -> Score {
-        self.slack.threshold(self.page.floor())
     }
 
     /// A candidate of the engine; the threshold for the next.
@@ -212,25 +211,29 @@ impl<'a> Run<'a> {
             return Score::INFINITY;
         }
         self.next = doc + 1;
-        if doc >= self.from && !self.mask.hides(doc) {
-            let score = f64::from(score);
-            let error = self.slack.error(score);
-            let middle = score + prior(self.segment, doc, self.request.prior_weight);
-            if middle + error >= self.page.floor() {
-                self.page.push(middle - error);
-                self.waiting.push((doc, middle + error));
-                if self.waiting.len() >= self.limit {
+        if doc < self.from || self.mask.hides(doc) {
+            return self.threshold;
+        }
+        let error = self.slack.error(score.into());
+        let middle = f64::from(score) + prior(self.segment, doc, self.request.prior_weight);
+        let highest = middle + error;
+        if highest >= self.page.floor {
+            self.waiting.push(Waiting { doc, score, highest });
+            let full = self.waiting.len() >= self.limit;
+            if self.page.push(middle - error) | full {
+                if full {
                     self.shrink();
                 }
+                self.threshold = self.slack.threshold(self.page.floor);
             }
         }
-        self.threshold()
+        self.threshold
     }
 
     /// Drops candidates that fell below the floor; scores the others when that was not enough.
     fn shrink(&mut self) {
-        let floor = self.page.floor();
-        self.waiting.retain(|(_, highest)| *highest >= floor);
+        let floor = self.page.floor;
+        self.waiting.retain(|candidate| candidate.highest >= floor);
         if self.waiting.len() * 2 > self.limit
             && let Err(error) = self.settle()
         {
@@ -240,25 +243,98 @@ impl<'a> Run<'a> {
 
     /// Scores the candidates canonically and keeps the first k.
     fn settle(&mut self) -> Result<()> {
-        let floor = self.page.floor();
-        self.docs.clear();
-        self.docs.extend(self.waiting.drain(..).filter(|(_, highest)| *highest >= floor).map(|(doc, _)| doc));
-        if self.docs.is_empty() {
+        let floor = self.page.floor;
+        self.waiting.retain(|candidate| candidate.highest >= floor);
+        if self.waiting.is_empty() {
             return Ok(());
         }
-        if self.rescorer.is_none() {
-            let Request { plan, leaves, prior_weight, .. } = self.request;
-            self.rescorer = Some(Rescorer::open(plan, leaves, self.segment, *prior_weight)?);
+        if self.scorer.is_none() {
+            self.scorer = Some(Scorer::open(self.request, self.segment, self.ord)?);
         }
-        if let Some(rescorer) = &mut self.rescorer {
-            rescorer.score(&self.docs, &mut self.scores);
+        let docs: Vec<DocId> = self.waiting.iter().map(|candidate| candidate.doc).collect();
+        let keys = self.segment.keys(&docs);
+        let mut scores = Vec::with_capacity(docs.len());
+        match &mut self.scorer {
+            Some(Scorer::Postings(rescorer)) => rescorer.score(&docs, &mut scores)?,
+            Some(Scorer::Single(single)) => single.score(&self.waiting, &mut scores)?,
+            None => {}
         }
-        for (doc, score) in self.docs.iter().zip(&self.scores) {
-            let key: KeyHash = self.segment.key(*doc);
+        for ((doc, score), key) in docs.into_iter().zip(scores).zip(keys) {
             let (values, collapse) = (Vec::new(), String::new());
-            self.page.kept.push(Found { values, score: *score, key, segment: self.ord, doc: *doc, collapse });
+            self.page.kept.push(Found { values, score, key, segment: self.ord, doc, collapse });
         }
+        self.waiting.clear();
         self.page.trim();
         Ok(())
+    }
+}
+
+/// Where canonical scores come from.
+enum Scorer<'a> {
+    Postings(Rescorer<'a>),
+    Single(Single<'a>),
+}
+
+impl<'a> Scorer<'a> {
+    fn open(request: &'a Request<'a>, segment: &'a Segment, ord: u32) -> Result<Self> {
+        let terms = request.terms.get(ord as usize).map_or(&[][..], Vec::as_slice);
+        let Request { plan, leaves, prior_weight, .. } = request;
+        let rescorer = Rescorer::new(plan, leaves, terms, segment, *prior_weight);
+        Ok(match leaves {
+            [leaf] => Self::Single(Single::new(plan, leaf, rescorer)),
+            _ => Self::Postings(rescorer),
+        })
+    }
+}
+
+/// Canonical scores of a single term without its postings: the engine's score and the length give back how often the
+/// term occurs, wherever no other number of occurrences has the same engine score.
+struct Single<'a> {
+    engine: Bm25Weight,
+    leaf: &'a Leaf,
+    numbers: &'a TextNumbers,
+    rescorer: Rescorer<'a>,
+}
+
+impl<'a> Single<'a> {
+    fn new(plan: &'a Plan, leaf: &'a Leaf, rescorer: Rescorer<'a>) -> Self {
+        let numbers = &plan.fields[leaf.field];
+        let average = numbers.tokens as f32 / numbers.documents as f32;
+        let frequency = leaf.document_frequency;
+        let engine = Bm25Weight::for_one_term_without_explain(frequency, numbers.documents, average);
+        Self { engine: engine.boost_by(leaf.boost), leaf, numbers, rescorer }
+    }
+
+    fn score(&mut self, waiting: &[Waiting], scores: &mut Vec<f32>) -> Result<()> {
+        let Some(text) = self.rescorer.segment.text(self.numbers.field) else { return Ok(()) };
+        // Many documents are alike.
+        let mut last = (Score::NAN, 0, None);
+        for Waiting { doc, score, .. } in waiting {
+            let length = text.lengths.fieldnorm_id(*doc);
+            if (last.0, last.1) != (*score, length) {
+                last = (*score, length, self.invert(length, *score));
+            }
+            match last.2 {
+                Some(sum) => scores.push(self.rescorer.finish(*doc, sum)),
+                None => {
+                    let mut one = Vec::with_capacity(1);
+                    self.rescorer.score(&[*doc], &mut one)?;
+                    scores.extend(one);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn invert(&self, length: u8, score: Score) -> Option<f64> {
+        let norm = self.numbers.norm(length);
+        let sum = f64::from(score);
+        let count = (norm * sum / (self.leaf.weight - sum) + 0.5) as u32;
+        if !(1..1_000_000).contains(&count) {
+            return None;
+        }
+        let engine = |tf: u32| self.engine.score(length, tf);
+        let only = engine(count) == score && engine(count + 1) != score && engine(count - 1) != score;
+        only.then(|| saturate(self.leaf.weight, f64::from(count), norm))
     }
 }

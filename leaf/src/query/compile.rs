@@ -1,8 +1,8 @@
 //! Query message to [`Plan`]: names resolved, bounds checked, weights computed, trivial nodes removed.
 //!
-//! Depth and size are checked without recursion first (`canopy_proto::validate::tree`), so the recursion here is at
-//! most 64 deep, whatever the message says. Order of the scoring leaves is that of the message; simplification never
-//! changes it.
+//! Depth and size are checked without recursion first (`canopy_proto::validate::tree`), so the recursion here is
+//! bounded, whatever the message says. Order of the scoring leaves is that of the message; simplification never changes
+//! it.
 
 use canopy_format::schema::Kind;
 use canopy_indexer::index_schema::IndexSchema;

@@ -16,7 +16,7 @@ pub struct Plan {
     pub fields: Vec<TextNumbers>,
 }
 
-/// A node of the tree; at most 64 deep.
+/// A node of the tree; its depth is bounded (`canopy_proto::validate`).
 pub enum Node {
     /// Every document; scores 0.
     All,

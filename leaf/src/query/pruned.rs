@@ -6,7 +6,7 @@
 //! - **single precision**: sums of n clauses in an order that depends on the cursors, 4 ulp and more a clause, and an idf
 //!   that loses all digits when nearly every document has the term ([`Slack::error`]);
 //! - **average length**: a block's maximum was chosen under the segment's average length, the query scores under the
-//!   corpus'. With the two a factor r apart, the true maximum is less than r times the computed one ([`Slack::loose`]);
+//!   corpus'. With the two a factor r apart, the true maximum is less than r times the computed one ([`Slack::of`]);
 //! - **the ceiling of a term** is computed for an endless document of one word, whose length is stored rounded down:
 //!   short averages let real documents pass it by up to (1 + 0.9/average) / (1 + 0.8/average).
 //!
@@ -88,7 +88,8 @@ impl Weight for Boosted {
 pub struct Slack {
     relative: f64,
     absolute: f64,
-    loose: f64,
+    /// One through the factor by which the engine's maxima may be too low.
+    tight: f64,
     prior: f64,
 }
 
@@ -112,7 +113,12 @@ impl Slack {
         }
         let ulp = f64::from(f32::EPSILON);
         let boosts: f64 = leaves.iter().map(|leaf| f64::from(leaf.boost)).sum();
-        Some(Self { relative: ulp * (16 + 4 * leaves.len()) as f64, absolute: 1e-6 * boosts, loose, prior })
+        Some(Self {
+            relative: ulp * (16 + 4 * leaves.len()) as f64,
+            absolute: 1e-6 * boosts,
+            tight: 1.0 / loose,
+            prior,
+        })
     }
 
     /// Largest difference between the engine's and the canonical score (without prior), either way.
@@ -125,7 +131,7 @@ impl Slack {
     #[inline]
     pub fn threshold(&self, floor: f64) -> Score {
         let floor = floor - self.prior;
-        let floor = (floor - self.error(floor)) / self.loose;
+        let floor = (floor - self.error(floor)) * self.tight;
         if floor > 0.0 { (floor as f32).next_down() } else { Score::MIN }
     }
 }
@@ -136,7 +142,7 @@ mod tests {
 
     #[test]
     fn the_threshold_is_below_the_floor_by_all_bounds() {
-        let slack = Slack { relative: 1e-5, absolute: 1e-6, loose: 1.25, prior: 1.0 };
+        let slack = Slack { relative: 1e-5, absolute: 1e-6, tight: 0.8, prior: 1.0 };
         let threshold = f64::from(slack.threshold(6.0));
         assert!(threshold < 4.0 && threshold > 3.999);
         assert_eq!(slack.threshold(f64::NEG_INFINITY), Score::MIN);

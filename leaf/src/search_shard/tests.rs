@@ -15,9 +15,9 @@ use oracle::{Expected, Oracle};
 
 const VOCABULARY: u64 = 120;
 /// Forces the pruned path where it is possible at all.
-const PRUNED: u64 = 0;
+const PRUNED: Small = Small { union: 0, pair: 0, many: 0 };
 /// Forces the exhaustive path.
-const WALKED: u64 = u64::MAX;
+const WALKED: Small = Small { union: u64::MAX, pair: u64::MAX, many: u64::MAX };
 
 fn request(query: v1::Query, statistics: &v1::Statistics, k: u32) -> v1::SearchRequest {
     v1::SearchRequest {
@@ -28,7 +28,7 @@ fn request(query: v1::Query, statistics: &v1::Statistics, k: u32) -> v1::SearchR
     }
 }
 
-fn run_all(view: &ShardView, request: &v1::SearchRequest, small: u64) -> ShardResult {
+fn run_all(view: &ShardView, request: &v1::SearchRequest, small: Small) -> ShardResult {
     let result = search_by(view, request, 0, &Stop::never(), small);
     assert_eq!(result.failure, None);
     assert_eq!(result.reply.outcome, v1::Outcome::Answered as i32);
@@ -407,7 +407,7 @@ fn bad_input_names_the_field() {
         deep = random::must(vec![deep, word("title")]);
     }
     let failure = search(&view, &request(deep, &statistics, 5), 0, &Stop::never()).failure.expect("too deep");
-    assert_eq!(failure.limit, Some(64));
+    assert_eq!(failure.limit, Some(validate::MAX_DEPTH as u64));
 }
 
 /// Facets of many values: the list is the top of the counts, and the bound tells how large an omitted one can be.

@@ -9,6 +9,7 @@ use tantivy::{
     DocId, DocSet, InvertedIndexReader, SegmentReader, TERMINATED, Term,
     columnar::Column,
     fieldnorm::FieldNormReader,
+    postings::TermInfo,
     schema::{Field, IndexRecordOption},
 };
 
@@ -34,7 +35,7 @@ pub struct Segment {
     pub start: u32,
     /// Static rank, when any document has one.
     pub static_rank: Option<Column<f64>>,
-    /// No document has a higher static rank; at least 0.
+    /// No document has a higher static rank; 0 to 1.
     pub max_static_rank: f64,
     key_high: Column<u64>,
     key_low: Column<u64>,
@@ -61,7 +62,7 @@ impl Segment {
         };
         let (key_high, key_low) = (key("_key_high")?, key("_key_low")?);
         let static_rank = fast.column_opt::<f64>(STATIC_RANK).map_err(Error::engine(step))?;
-        let max_static_rank = static_rank.as_ref().map_or(0.0, |ranks| ranks.max_value().max(0.0));
+        let max_static_rank = static_rank.as_ref().map_or(0.0, |ranks| ranks.max_value().max(0.0).min(1.0));
         let mut text = BTreeMap::new();
         for field in schema.text_fields().into_values() {
             text.insert(field, open_text(&reader, field)?);
@@ -86,10 +87,20 @@ impl Segment {
         KeyHash::from_parts(high, self.key_low.values.get_val(doc))
     }
 
-    /// Static rank of a document; 0 when it has none.
+    /// Key hashes of documents of this segment; faster than one by one, since their misses of the cache overlap.
+    pub fn keys(&self, docs: &[DocId]) -> Vec<KeyHash> {
+        let mut high = vec![0; docs.len()];
+        let mut low = vec![0; docs.len()];
+        self.key_high.values.get_vals(docs, &mut high);
+        self.key_low.values.get_vals(docs, &mut low);
+        high.into_iter().zip(low).map(|(high, low)| KeyHash::from_parts(high, low)).collect()
+    }
+
+    /// Static rank of a document, 0 to 1 whatever is stored; 0 when it has none.
     #[inline]
     pub fn rank(&self, doc: DocId) -> f64 {
-        self.static_rank.as_ref().and_then(|ranks| ranks.first(doc)).unwrap_or(0.0)
+        let rank = self.static_rank.as_ref().and_then(|ranks| ranks.first(doc)).unwrap_or(0.0);
+        rank.max(0.0).min(1.0)
     }
 
     /// A text field. `None`: not a text field of the schema.
@@ -102,6 +113,15 @@ impl Segment {
         match self.text.get(&field) {
             Some(text) => Ok(text.postings.clone()),
             None => self.reader.inverted_index(field).map_err(Error::engine("open postings")),
+        }
+    }
+
+    /// Where the postings of a term are.
+    pub fn term(&self, term: &Term) -> Result<Option<TermInfo>> {
+        let step = "look up term";
+        match self.text.get(&term.field()) {
+            Some(text) => text.postings.get_term_info(term).map_err(Error::engine(step)),
+            None => self.postings(term.field())?.get_term_info(term).map_err(Error::engine(step)),
         }
     }
 
