@@ -187,8 +187,13 @@ pub async fn run(args: Args) -> Result<()> {
         idle: Mutex::new(Vec::new()),
     });
     // Fails early, with the reason, when nobody is there.
-    drop(target.connect().await.with_context(|| {
-        format!("nothing answers at {}; hint: start a tree with `canopy quickstart`, or name the root with --root", args.root)
+    let reached = target.connect().await;
+    drop(reached.map_err(|error| {
+        let cause = error.root_cause();
+        anyhow!(
+            "nothing answers at {}: {cause}; hint: `canopy quickstart` starts a tree, --root names a root",
+            args.root
+        )
     })?);
     if !args.json {
         eprintln!("asking {} for {:?} …", args.root, args.duration.0);

@@ -189,12 +189,14 @@ async fn ask(root: &str, args: &Args) -> Result<()> {
     if args.json {
         say!("{answer:#}");
     } else {
-        if !args.once {
+        if args.once {
+            say!();
+        } else {
             let at = if root == DEFAULT_ROOT { String::new() } else { format!(" --root {root}") };
             say!("\n$ canopy search '{}' -k 3{at}", args.query.replace('\'', "'\\''"));
         }
         let colour = std::io::IsTerminal::is_terminal(&std::io::stdout());
-        say::write(format_args!("\n{}", show::answer(&answer, colour)));
+        say::write(format_args!("{}", show::answer(&answer, colour)));
     }
     Ok(())
 }

@@ -122,7 +122,7 @@ fn print_table(reports: &[Report]) {
             report.admin.clone(),
             health.to_owned(),
             if shards.is_empty() { String::new() } else { format!("{serving}/{}", shards.len()) },
-            if documents == 0 { String::new() } else { show::count(documents) },
+            if shards.is_empty() { String::new() } else { show::count(documents) },
             versions.join(","),
             show::plain(&reasons.join("; ")),
         ]);

@@ -60,7 +60,12 @@ fn reason(part: &Value) -> String {
 /// The timeline of the tree: start and length of each step, milliseconds, below the step that asked for it. A start
 /// counts from the start of the step above.
 pub fn timeline(trace: &Value) -> String {
-    let mut out = format!("{:>9} {:>9}  at {}\n", "start ms", "took ms", text(&trace["node"]));
+    let mut out = format!(
+        "{:>9} {:>9}  at {}; a start counts from the step above it\n",
+        "start ms",
+        "took ms",
+        text(&trace["node"])
+    );
     for phase in trace["phases"].as_array().into_iter().flatten() {
         step(phase, 0, &mut out);
         if phase["name"] == "search" {
