@@ -95,6 +95,14 @@ impl Attempt {
         self.shards.iter().zip(&self.replied).filter(|(_, replied)| !**replied).map(|(shard, _)| *shard)
     }
 
+    /// It failed or was refused: that enters the node's load as a wait of all the time it had, so that a node that
+    /// refuses at once does not look fast; longer when it asked to be left alone for longer.
+    pub fn refused(&self, pushback_ms: u64) {
+        if let Some(flight) = &self.flight {
+            flight.load().failed(self.budget.max(Duration::from_millis(pushback_ms.min(60_000))));
+        }
+    }
+
     /// Ends it; the first fate stays. True when it was running.
     pub fn end(&mut self, fate: Fate) -> bool {
         if self.fate != Fate::Pending {

@@ -74,7 +74,7 @@ impl Run {
         self.template.epoch = self.routing.epoch.0;
         let version = self.request.version;
         for (shard, reason) in plan.unplaced {
-            self.ledger.give_up(shard, || missing(shard, version, &Outcome::Unavailable, reason));
+            self.ledger.give_up(shard, || missing(shard, version, &Outcome::Unavailable, "", reason));
         }
         self.branches = plan.branches;
         for branch in 0..self.branches.len() {
@@ -99,7 +99,7 @@ impl Run {
             if let Some(peer) = engine.endpoints.get(node) {
                 return self.send(asking, node.clone(), &*peer, deadline);
             }
-            self.note(&asking.shards, &Outcome::Unavailable, &format!("{node}: not a known node"));
+            self.note_unknown(&asking.shards, node);
         }
         if !self.around_aggregators(asking.branch, &asking.shards, &asking.history) {
             self.give_up(&asking.shards, &Outcome::Unavailable, "no replica left to ask");
@@ -166,15 +166,17 @@ impl Run {
     pub(super) fn give_up(&mut self, shards: &[u32], outcome: &Outcome, reason: &str) {
         let version = self.request.version;
         for shard in shards {
-            self.ledger.give_up(*shard, || missing(*shard, version, outcome, reason.to_owned()));
+            self.ledger.give_up(*shard, || missing(*shard, version, outcome, "", reason.to_owned()));
             self.release(*shard);
         }
     }
 
-    /// Holds a failure for shards that go on.
-    fn note(&mut self, shards: &[u32], outcome: &Outcome, reason: &str) {
+    /// Holds, for shards that go on, that this candidate cannot be asked.
+    fn note_unknown(&mut self, shards: &[u32], node: &NodeId) {
         for shard in shards {
-            self.ledger.note(missing(*shard, self.request.version, outcome, reason.to_owned()));
+            let reason = format!("{node}: not a known node");
+            let version = self.request.version;
+            self.ledger.note(missing(*shard, version, &Outcome::Unavailable, &node.0, reason));
         }
     }
 

@@ -26,12 +26,14 @@ impl Run {
             if attempt.fate != Fate::Pending {
                 continue;
             }
-            let reason = format!("{}: {words}", attempt.node);
+            let node = attempt.node.clone();
+            let reason = format!("{node}: {words}");
             let open: Vec<u32> = attempt.unanswered().collect();
             for shard in open {
                 if self.ledger.is_open(shard) {
                     let version = self.request.version;
-                    self.ledger.note(missing(shard, version, &Outcome::TimedOut, reason.clone()));
+                    let late = missing(shard, version, &Outcome::TimedOut, &node.0, reason.clone());
+                    self.ledger.note(late);
                 }
             }
             let attempt = &self.attempts[index];

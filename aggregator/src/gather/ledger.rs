@@ -252,8 +252,8 @@ fn bytes(reply: &v1::ShardReply) -> usize {
     mem::size_of::<v1::ShardReply>() + reply.node.len() + reply.reason.len() + values
 }
 
-/// A reply made here, for a shard that did not answer.
-pub fn missing(shard: u32, version: u64, outcome: &Outcome, reason: String) -> v1::ShardReply {
+/// A reply made here, for a shard that did not answer; `node` is whom it was asked of, if anyone.
+pub fn missing(shard: u32, version: u64, outcome: &Outcome, node: &str, reason: String) -> v1::ShardReply {
     let (outcome, class) = match outcome {
         Outcome::TimedOut => (v1::Outcome::TimedOut, None),
         Outcome::Shed => (v1::Outcome::Shed, None),
@@ -267,6 +267,7 @@ pub fn missing(shard: u32, version: u64, outcome: &Outcome, reason: String) -> v
         outcome: outcome as i32,
         version,
         error_class: class.map_or(0, |class| class as u32),
+        node: node.to_owned(),
         reason: shortened(reason),
         ..Default::default()
     }

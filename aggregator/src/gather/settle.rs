@@ -101,13 +101,13 @@ impl Run {
             if reply.version != wanted {
                 let why = format!("{node}: answered from v{} where v{wanted} was asked", reply.version);
                 let skew = Outcome::Failed(ErrorClass::FailedPrecondition);
-                reply = missing(shard, wanted, &skew, why);
+                reply = missing(shard, wanted, &skew, &node.0, why);
             } else if full {
                 self.engine.metrics.over_memory.inc();
                 let limit = self.engine.config.merge_memory;
                 let why =
                     format!("{node}: the merge of this query is over {limit}; ask for fewer facet values");
-                reply = missing(shard, wanted, &Outcome::Failed(ErrorClass::Quota), why);
+                reply = missing(shard, wanted, &Outcome::Failed(ErrorClass::Quota), &node.0, why);
             } else {
                 attempt.won = true;
                 let accepted = self.ledger.answered(reply, &node);
@@ -118,6 +118,9 @@ impl Run {
             reply = self.refusal(&reply, &node.0);
         }
         let class = class_of(&reply);
+        if class == ErrorClass::Overloaded {
+            self.attempts[index].refused(0);
+        }
         let started = matches!(convert::outcome(&reply), Outcome::Failed(_));
         // An aggregator has tried the shard's replicas itself; asking another one to try them again only multiplies
         // the work, unless none of it ever began.
@@ -136,13 +139,9 @@ impl Run {
         let node = if reply.node.is_empty() { from } else { &reply.node };
         let reason = if reply.reason.is_empty() { class_of(reply).code() } else { &reply.reason };
         let reason = if reason.contains(node) { reason.to_owned() } else { format!("{node}: {reason}") };
-        let refusal = missing(reply.shard, self.request.version, &outcome, reason);
+        let refusal = missing(reply.shard, self.request.version, &outcome, node, reason);
         let skipped = matches!(outcome, Outcome::Skipped { pruned: true });
-        v1::ShardReply {
-            node: node.to_owned(),
-            documents_pruned: if skipped { reply.documents_pruned } else { 0 },
-            ..refusal
-        }
+        v1::ShardReply { documents_pruned: if skipped { reply.documents_pruned } else { 0 }, ..refusal }
     }
 
     fn merge_hits(&mut self, index: usize, hits: Vec<v1::Hit>, accepted: &[Accepted]) {
@@ -164,19 +163,19 @@ impl Run {
         if attempt.fate == Fate::Cancelled {
             return;
         }
-        if let (Some(flight), false) = (&attempt.flight, failure.class == ErrorClass::InvalidArgument) {
-            let stay_away = Duration::from_millis(failure.pushback_ms.unwrap_or(0).min(60_000));
-            flight.load().failed(attempt.budget.max(stay_away));
+        if failure.class != ErrorClass::InvalidArgument {
+            attempt.refused(failure.pushback_ms.unwrap_or(0));
         }
         let started = attempt.started();
         let outcome = outcome_of(failure.class, started);
-        let reason = format!("{}: {failure}", attempt.node);
+        let node = attempt.node.clone();
+        let reason = format!("{node}: {failure}");
         let open: Vec<u32> = attempt.unanswered().collect();
         attempt.replied.fill(true);
         attempt.waiting = 0;
         let mut refused = Vec::new();
         for shard in open {
-            if self.ledger.refused(missing(shard, self.request.version, &outcome, reason.clone())) {
+            if self.ledger.refused(missing(shard, self.request.version, &outcome, &node.0, reason.clone())) {
                 refused.push(Refused { shard, class: failure.class, started, exhausted: false });
             }
         }

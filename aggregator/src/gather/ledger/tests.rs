@@ -18,7 +18,7 @@ fn answer(shard: u32, searched: u64, cut: v1::Cut) -> v1::ShardReply {
 }
 
 fn failure(shard: u32, outcome: Outcome, reason: &str) -> v1::ShardReply {
-    missing(shard, 7, &outcome, reason.to_owned())
+    missing(shard, 7, &outcome, "", reason.to_owned())
 }
 
 #[test]
