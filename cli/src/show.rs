@@ -69,7 +69,6 @@ pub fn snippet(html: &str, colour: bool) -> String {
 
 /// An answer of the search API.
 pub fn answer(answer: &Value, colour: bool) -> String {
-    let text = |value: &Value| plain(value.as_str().unwrap_or(""));
     let mut out = String::new();
     let coverage = &answer["coverage"];
     out.push_str(&format!(
@@ -102,34 +101,43 @@ pub fn answer(answer: &Value, colour: bool) -> String {
             values.map(|v| format!("{} {}", text(&v["value"]), count(number(&v["count"])))).collect();
         out.push_str(&format!("{}: {}\n", plain(field), list.join(", ")));
     }
-    for (i, hit) in answer["hits"].as_array().into_iter().flatten().enumerate() {
-        out.push_str(&format!(
-            "\n{:2}. {}\n    {}   score {:.3}  {} v{}\n",
-            i + 1,
-            text(&hit["title"]),
-            text(&hit["key"]),
-            hit["score"].as_f64().unwrap_or(0.0),
-            text(&hit["shard"]),
-            number(&hit["version"]),
-        ));
-        let sort: Vec<String> = hit["sort"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .map(|value| value.as_str().map_or_else(|| value.to_string(), plain))
-            .collect();
-        if !sort.is_empty() {
-            out.push_str(&format!("    sorted by {}\n", sort.join(", ")));
-        }
-        let line = snippet(hit["snippet"].as_str().unwrap_or(""), colour);
-        if !line.is_empty() {
-            out.push_str(&format!("    {line}\n"));
-        }
-        if !hit["explain"].is_null() {
-            out.push_str(&why::score(&hit["explain"]));
-        }
+    for (i, found) in answer["hits"].as_array().into_iter().flatten().enumerate() {
+        hit(i + 1, found, colour, &mut out);
     }
     out
+}
+
+fn text(value: &Value) -> String {
+    plain(value.as_str().unwrap_or(""))
+}
+
+/// One hit: title, key and place, then snippet and breakdown.
+fn hit(rank: usize, hit: &Value, colour: bool, out: &mut String) {
+    out.push_str(&format!(
+        "\n{:2}. {}\n    {}   score {:.3}  {} v{}\n",
+        rank,
+        text(&hit["title"]),
+        text(&hit["key"]),
+        hit["score"].as_f64().unwrap_or(0.0),
+        text(&hit["shard"]),
+        number(&hit["version"]),
+    ));
+    let sort: Vec<String> = hit["sort"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|value| value.as_str().map_or_else(|| value.to_string(), plain))
+        .collect();
+    if !sort.is_empty() {
+        out.push_str(&format!("    sorted by {}\n", sort.join(", ")));
+    }
+    let line = snippet(hit["snippet"].as_str().unwrap_or(""), colour);
+    if !line.is_empty() {
+        out.push_str(&format!("    {line}\n"));
+    }
+    if !hit["explain"].is_null() {
+        out.push_str(&why::score(&hit["explain"]));
+    }
 }
 
 #[cfg(test)]

@@ -3,11 +3,7 @@
 
 use serde_json::Value;
 
-use super::{count, number, plain};
-
-fn text(value: &Value) -> String {
-    plain(value.as_str().unwrap_or(""))
-}
+use super::{count, number, plain, text};
 
 /// The parts of a score, a line each, and where the hit is from.
 pub fn score(explain: &Value) -> String {
