@@ -2,7 +2,8 @@
 //!
 //! Ready = would answer a query: all its versions are open and a real query on each found at least one shard. A root
 //! whose leaves are partly down stays ready, because partial answers are its job; were it not, one lost leaf would take
-//! every root out of the balancer. The query is asked at most once a probe interval, however often probes come.
+//! every root out of the balancer. The query is asked at most once a probe interval, however often probes come; after a
+//! failure sooner, so that a root is not kept from its clients for a whole interval once its leaves answer.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,11 +15,13 @@ use tokio::{sync::Mutex, time::Instant};
 
 use crate::{
     error::Error,
-    search::{Asked, Root},
+    search::{Asked, Root, Trail},
 };
 
 /// Deadline of a readiness query.
 const PROBE_TIMEOUT_MS: u32 = 1000;
+/// How long a failure stands at most.
+const AGAIN: Duration = Duration::from_millis(100);
 /// A word that few documents have, so that the query costs next to nothing.
 const PROBE_TEXT: &str = "canopy";
 
@@ -55,7 +58,7 @@ impl RootHealth {
             };
             let query = self.root.dice.query_id();
             let asked = Asked { query, arrival: Instant::now(), limit: None, request };
-            match self.root.search(&asked).await {
+            match self.root.answer(&asked, &mut Trail::since(asked.arrival)).await {
                 // Busy is not broken: a loaded root is one that answers.
                 Ok(_) | Err(Error::Busy(_)) => {}
                 Err(error) => return Err(format!("{}: {error}", corpus.manifest.corpus)),
@@ -75,7 +78,7 @@ impl Health for RootHealth {
             let mut last = self.last.lock().await;
             let interval: Duration = self.root.config.probe_interval.0;
             if let Some((at, result)) = &*last
-                && at.elapsed() < interval
+                && at.elapsed() < if result.is_ok() { interval } else { interval.min(AGAIN) }
             {
                 return result.clone();
             }

@@ -83,19 +83,27 @@ pub struct Trail {
     pub gathered: Gathered,
 }
 
+impl Trail {
+    /// Of a query that arrived then.
+    pub fn since(arrival: Instant) -> Self {
+        Self { timeline: Timeline::since(arrival), gathered: Gathered::default() }
+    }
+}
+
 impl Root {
     /// Answers one query, counts it, and records it when it was slow or went wrong.
     pub async fn search(&self, asked: &Asked) -> Result<Answer> {
         let _busy = self.drain.busy();
         let running = self.metrics.running();
-        let mut trail = Trail { timeline: Timeline::since(asked.arrival), gathered: Gathered::default() };
+        let mut trail = Trail::since(asked.arrival);
         let result = self.answer(asked, &mut trail).await;
         running.ended(&trail.timeline, &result);
         crate::record::keep(self, asked, &trail, &result);
         result
     }
 
-    async fn answer(&self, asked: &Asked, trail: &mut Trail) -> Result<Answer> {
+    /// Answers one query without counting or recording it: the readiness probe is not a client.
+    pub async fn answer(&self, asked: &Asked, trail: &mut Trail) -> Result<Answer> {
         let busy = || Error::Busy(self.config.max_in_flight);
         let _place = self.places.try_acquire().map_err(|_| busy())?;
         let corpus = self.versions.corpus(&asked.request.corpus)?;

@@ -420,6 +420,8 @@ async fn ready_is_would_answer_and_survives_lost_leaves() {
     assert_eq!(get(&tree, "/healthz/startup").await.0.status(), 200);
     *tree.leaves[0].search.lock() = Mood::Fails(ErrorClass::Unavailable);
     assert_eq!(get(&tree, "/healthz/ready").await.0.status(), 200, "a partial answer is an answer");
+    let metrics = canopy_common::telemetry::metrics::text(&tree.telemetry.registry);
+    assert!(!metrics.contains("canopy_root_answers_total{"), "a probe is no client: {metrics}");
     *tree.leaves[1].search.lock() = Mood::Fails(ErrorClass::Unavailable);
     assert_eq!(get(&tree, "/healthz/ready").await.0.status(), 200, "asked at most once an interval");
     tokio::time::advance(Duration::from_secs(2)).await;
