@@ -1,22 +1,34 @@
 //! When the caller leaves, a branch is done with, or a part is withdrawn, the work below stops.
 
 use std::{
-    sync::{Arc, atomic::Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
-use canopy_aggregator::{config::GatherConfig, gather::Decision};
-use canopy_common::ids::AttemptId;
-use canopy_proto::{SearchNode, v1};
+use canopy_aggregator::{
+    config::GatherConfig,
+    endpoints::Endpoints,
+    gather::{Decision, Gatherer},
+};
+use canopy_common::{
+    deadline::Deadline,
+    error::Failure,
+    ids::{AttemptId, NodeId},
+    request::RequestContext,
+};
+use canopy_proto::{ReplyStream, SearchNode, v1};
 use canopy_tests::{
+    invariants::{check, running},
     model_corpus::ModelCorpus,
     model_leaf::Fault,
-    model_tree::{ModelTree, Shape},
+    model_tree::{ModelTree, Shape, deps, topology},
 };
-use futures::StreamExt;
+use canopy_topology::{config::Role, routing::RoutingSnapshot};
+use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
 use tokio::time::Instant;
-
-use canopy_tests::invariants::{check, running};
 
 fn tree(gather: GatherConfig, aggregators: usize) -> ModelTree {
     let corpus = Arc::new(ModelCorpus::generate(21, 16, 40));
@@ -146,27 +158,72 @@ async fn a_part_that_is_withdrawn_stops_below_and_the_rest_goes_on() {
     assert_eq!(aggregator.cancel(again).await.unwrap(), 0);
 }
 
-/// Replies that are all there at once must not keep a cancel from being seen.
-#[tokio::test]
-async fn a_cancel_during_a_large_merge_is_seen_soon() {
-    let corpus = Arc::new(ModelCorpus::generate(33, 200, 2000));
-    let tree = Arc::new(ModelTree::new(corpus, &Shape { leaves: 50, replicas: 1, ..Default::default() }));
-    for leaf in &tree.leaves {
-        leaf.script(|script| {
-            (script.start, script.shard, script.batch) = (Duration::ZERO, Duration::ZERO, 1);
+/// A leaf whose every reply is there at once: a thousand shards with ten thousand hits each.
+struct Flood {
+    sent: Arc<AtomicUsize>,
+}
+
+impl SearchNode for Flood {
+    fn search(&self, _: RequestContext, request: v1::SearchRequest) -> ReplyStream {
+        let sent = self.sent.clone();
+        let replies = (0..request.shards.len() as u32).map(move |shard| {
+            sent.fetch_add(1, Ordering::SeqCst);
+            let hit = |n: u32| v1::Hit {
+                shard,
+                key_high: u64::from(shard),
+                key_low: u64::from(n),
+                score: ((n ^ shard) % 1000) as f32,
+                ..Default::default()
+            };
+            let outcome = v1::Outcome::Answered as i32;
+            let settled = v1::ShardReply { shard, outcome, version: request.version, ..Default::default() };
+            let hits = (0..10_000).map(hit).collect();
+            Ok(v1::SearchReply { hits, shards: vec![settled], ..Default::default() })
         });
+        stream::iter(replies).boxed()
     }
-    let context = tree.context(Duration::from_mins(1));
-    let request = Arc::new(tree.corpus.request(context.query, 10_000));
-    let cancel = context.cancel.clone();
-    let searching = tokio::spawn(async move {
-        let gathered = tree.gatherer.search(&context, &tree.routing, request).await;
-        (gathered.decision, Instant::now())
-    });
-    tokio::task::yield_now().await;
-    let cancelled = Instant::now();
+
+    fn fetch(
+        &self,
+        _: RequestContext,
+        _: v1::FetchRequest,
+    ) -> BoxFuture<'static, Result<v1::FetchReply, Failure>> {
+        futures::future::ready(Ok(v1::FetchReply::default())).boxed()
+    }
+
+    fn cancel(&self, _: v1::CancelRequest) -> BoxFuture<'static, Result<u32, Failure>> {
+        futures::future::ready(Ok(0)).boxed()
+    }
+}
+
+struct One(Arc<Flood>);
+
+impl Endpoints for One {
+    fn get(&self, _: &NodeId) -> Option<Arc<dyn SearchNode>> {
+        Some(self.0.clone())
+    }
+}
+
+/// Replies that are all there at once must not keep a cancel, or the deadline, from being seen.
+#[tokio::test(start_paused = true)]
+async fn a_cancel_during_a_large_merge_is_seen_within_a_message_or_two() {
+    let corpus = ModelCorpus::even(1, 1000, 0);
+    let shape = Shape { leaves: 1, replicas: 1, ..Default::default() };
+    let routing = Arc::new(RoutingSnapshot::from_static(&topology(&corpus, &shape)).unwrap());
+    let flood = Arc::new(Flood { sent: Arc::default() });
+    let config = GatherConfig { branch_shards: 1024, ..Default::default() };
+    let engine = Gatherer::new("root".into(), Role::Root, Arc::new(One(flood.clone())), config, &deps(1));
+    let query = deps(2).dice.query_id();
+    let context = RequestContext::new(query, AttemptId(0), Deadline::after(Duration::from_mins(1)));
+    let (request, cancel) = (Arc::new(corpus.request(query, 10_000)), context.cancel.clone());
+    let searching =
+        tokio::spawn(async move { Arc::new(engine).search(&context, &routing, request).await.decision });
+    while flood.sent.load(Ordering::SeqCst) < 20 {
+        tokio::task::yield_now().await;
+    }
+    let merged = flood.sent.load(Ordering::SeqCst);
     cancel.cancel();
-    let (decision, ended) = searching.await.unwrap();
-    assert_eq!(decision, Some(Decision::Cancelled));
-    assert!(ended - cancelled < Duration::from_millis(500), "{:?}", ended - cancelled);
+    assert_eq!(searching.await.unwrap(), Some(Decision::Cancelled));
+    let more = flood.sent.load(Ordering::SeqCst) - merged;
+    assert!(more <= 2, "{more} messages of 10,000 hits were merged for nobody");
 }
