@@ -1,8 +1,8 @@
 //! What the leaf tells of itself: started, ready, status.
 //!
 //! Ready means: it would answer. The check runs a real query on every shard that is served, on the search threads and
-//! through their queue, so that stuck threads show; its result is kept for a second, so that probes cost next to
-//! nothing. A leaf that still opens shards, serves none, or is leaving is not ready; one with a quarantined shard is,
+//! through their queue, so that stuck threads show; its result is kept for a second (a failure for a tenth of one), so
+//! that probes cost next to nothing. A leaf that still opens shards, serves none, or is leaving is not ready; one with a quarantined shard is,
 //! because the others answer and callers are told of that one. Liveness is the process' own and depends on nobody.
 
 use std::{sync::Arc, time::Duration};
@@ -23,6 +23,8 @@ use crate::{
 
 /// How long a result is kept.
 const FRESH: Duration = Duration::from_secs(1);
+/// How long a failure is kept.
+const AGAIN: Duration = Duration::from_millis(100);
 /// Longest wait for the probes of all shards.
 const PATIENCE: Duration = Duration::from_millis(1500);
 
@@ -105,7 +107,7 @@ impl Health for LeafHealth {
             }
             let mut last = self.last.lock().await;
             if let Some((at, result)) = &*last
-                && at.elapsed() < FRESH
+                && at.elapsed() < if result.is_ok() { FRESH } else { AGAIN }
             {
                 return result.clone();
             }

@@ -10,6 +10,7 @@ pub mod model_corpus;
 pub mod model_leaf;
 pub mod model_tree;
 pub mod oracle;
+pub mod process;
 pub mod publish;
 pub mod sim_net;
 pub mod sim_root;

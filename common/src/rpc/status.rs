@@ -1,6 +1,9 @@
 //! The one mapping between [`Failure`] and gRPC status, both ways. The class, field, limit, shard and pushback travel in
 //! one binary metadata entry; a peer that does not send it is judged by its code alone. tonic answers an expired
-//! `grpc-timeout` with CANCELLED "Timeout expired": that is read as deadline exceeded.
+//! `grpc-timeout` with CANCELLED "Timeout expired": that is read as deadline exceeded. What the transport itself reports
+//! ("http2 error") is told with its innermost cause, else nobody learns that a peer stopped answering pings.
+
+use std::error::Error;
 
 use serde::{Deserialize, Serialize};
 use tonic::{Code, Status, metadata::MetadataValue};
@@ -72,7 +75,7 @@ pub fn to_status(failure: &Failure) -> Status {
 
 /// A gRPC status as failure.
 pub fn from_status(status: &Status) -> Failure {
-    let mut failure = Failure::new(class(status), status.message());
+    let mut failure = Failure::new(class(status), in_words(status));
     let details = status
         .metadata()
         .get_bin(DETAILS)
@@ -88,10 +91,34 @@ pub fn from_status(status: &Status) -> Failure {
     failure
 }
 
+/// The message, with the innermost cause where the status has one.
+fn in_words(status: &Status) -> String {
+    let mut cause = status.source();
+    while let Some(deeper) = cause.and_then(Error::source) {
+        cause = Some(deeper);
+    }
+    let message = status.message();
+    let cause = cause.map(ToString::to_string).filter(|cause| !message.contains(cause.as_str()));
+    cause.map_or_else(|| message.to_owned(), |cause| format!("{message}: {cause}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::ids::ShardId;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("http2 error")]
+    struct Outer(#[source] std::io::Error);
+
+    #[test]
+    fn what_the_transport_says_comes_with_its_cause() {
+        let status =
+            |cause: &str| Status::from_error(Box::new(Outer(std::io::Error::other(cause.to_owned()))));
+        let message = from_status(&status("keep-alive timed out")).message;
+        assert!(message.contains("http2 error") && message.ends_with(": keep-alive timed out"), "{message}");
+        assert_eq!(from_status(&Status::internal("plain")).message, "plain");
+    }
 
     #[test]
     fn every_class_survives_the_round_trip() {

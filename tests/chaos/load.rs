@@ -1,0 +1,52 @@
+//! Queries at a steady rate, whatever the answers take.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use canopy_tests::api::{Answered, Api, path};
+use tokio::{task::JoinHandle, time::Instant};
+
+/// A running load.
+pub struct Load {
+    stop: Arc<AtomicBool>,
+    task: JoinHandle<Vec<Option<Answered>>>,
+}
+
+impl Load {
+    /// Sends a query every `every`; `None` is a connection that failed.
+    pub fn start(api: Api, every: Duration, parameters: &[(&str, &str)]) -> Self {
+        let (stop, path) = (Arc::new(AtomicBool::new(false)), path("web", parameters));
+        let stopped = stop.clone();
+        let task = tokio::spawn(async move {
+            let mut ticks = tokio::time::interval(every);
+            let mut sent: Vec<JoinHandle<Option<Answered>>> = Vec::new();
+            while !stopped.load(Ordering::Relaxed) {
+                ticks.tick().await;
+                let (api, path) = (api.clone(), path.clone());
+                sent.push(tokio::spawn(async move { api.try_get(&path).await }));
+            }
+            let mut answers = Vec::new();
+            for one in sent {
+                answers.push(one.await.expect("a task"));
+            }
+            answers
+        });
+        Self { stop, task }
+    }
+
+    /// Ends it; all answers, in the order of their queries.
+    pub async fn finish(self) -> Vec<Option<Answered>> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.task.await.expect("a task")
+    }
+}
+
+/// Lets a load run for so long.
+pub async fn pass(time: Duration) {
+    tokio::time::sleep_until(Instant::now() + time).await;
+}

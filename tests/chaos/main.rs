@@ -1,0 +1,10 @@
+//! Chaos: real processes that are frozen, killed, asked to leave or given damaged files, while queries go on. Figures are
+//! printed; the bounds asserted are wider, because they must hold on a loaded machine.
+
+mod damage;
+mod frozen;
+mod gone;
+mod load;
+mod loss;
+mod quickstart;
+mod stage;
