@@ -30,7 +30,8 @@ pub fn explain(
     let segment = view.base.segments.get(address.segment_ord as usize);
     let segment = segment.ok_or_else(|| Error::invalid("address", "the address is of another version"))?;
     let ticker = Ticker::new(stop);
-    let Some(mut walk) = matcher::open(Context::new(&plan, segment, &ticker, true), &plan.root)? else {
+    let Some(mut walk) = matcher::open(Context::new(&plan, segment, &ticker, true).in_parts(), &plan.root)?
+    else {
         return Ok(None);
     };
     let at = if walk.doc() < address.doc_id { walk.seek(address.doc_id) } else { walk.doc() };

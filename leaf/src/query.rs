@@ -24,6 +24,7 @@ pub mod pruned;
 pub mod range;
 pub mod slop;
 pub mod term;
+pub mod window;
 
 pub use compile::compile;
 pub use matcher::Matcher;

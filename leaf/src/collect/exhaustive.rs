@@ -115,6 +115,9 @@ struct Run<'a> {
     groups: Option<FieldColumn>,
     counts: SegmentCounts,
     keep: Keep,
+    by_score: bool,
+    /// Plain order by score: lower scores can't enter.
+    least: f32,
 }
 
 enum Keep {
@@ -137,7 +140,19 @@ impl<'a> Run<'a> {
             (k, None) => Keep::Top(Top::new(k)),
             (k, Some(_)) => Keep::Grouped(Grouped::new(k)),
         };
-        Ok(Self { wanted, segment, ord, sorting, after, groups, counts, keep })
+        let by_score = wanted.sorting.by_score();
+        Ok(Self {
+            wanted,
+            segment,
+            ord,
+            sorting,
+            after,
+            groups,
+            counts,
+            keep,
+            by_score,
+            least: f32::NEG_INFINITY,
+        })
     }
 
     fn walk(
@@ -179,8 +194,11 @@ impl<'a> Run<'a> {
 
     /// Offers a match. One that the ticker cut short is scored in part, so it is never pushed.
     fn offer(&mut self, doc: DocId, walk: &mut Walk<'_>, ticker: &Ticker<'_>) {
-        let by_score = self.wanted.sorting.by_score();
+        let by_score = self.by_score;
         let mut score = if by_score { self.score(doc, walk) } else { 0.0 };
+        if score < self.least {
+            return;
+        }
         let worst = match &self.keep {
             Keep::Nothing => return,
             Keep::Top(top) => top.worst(),
@@ -205,7 +223,14 @@ impl<'a> Run<'a> {
         let entry = Entry { place, doc, score };
         match &mut self.keep {
             Keep::Nothing => {}
-            Keep::Top(top) => top.push(entry),
+            Keep::Top(top) => {
+                top.push(entry);
+                if !self.wanted.sorting.values
+                    && let Some(worst) = top.worst_entry()
+                {
+                    self.least = worst.score;
+                }
+            }
             Keep::Grouped(grouped) => {
                 grouped.push(entry, self.groups.as_ref().and_then(|column| column.values.first(doc)));
             }

@@ -60,7 +60,13 @@ impl Top {
     /// The last place that counts, once k are held.
     #[inline]
     pub fn worst(&self) -> Option<&Place> {
-        if self.heap.len() < self.k { None } else { self.heap.peek().map(|entry| &entry.place) }
+        self.worst_entry().map(|entry| &entry.place)
+    }
+
+    /// The last entry that counts, once k are held.
+    #[inline]
+    pub fn worst_entry(&self) -> Option<&Entry> {
+        if self.heap.len() < self.k { None } else { self.heap.peek() }
     }
 
     /// Offers an entry.

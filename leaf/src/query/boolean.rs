@@ -7,7 +7,8 @@ use tantivy::{DocId, TERMINATED};
 
 use super::{
     matcher::{Context, Matcher, Part, Walk, open as open_node},
-    plan::{Bool, Node},
+    plan::{Bool, Node, union_of},
+    window,
 };
 use crate::{error::Result, stop::Ticker};
 
@@ -253,23 +254,43 @@ impl Matcher for Except<'_> {
     }
 }
 
+/// Opens the walks of nodes that all score after what `context` has before it.
+fn some<'a>(context: Context<'a>, nodes: &'a [Node]) -> Result<Vec<Walk<'a>>> {
+    let mut walks = Vec::with_capacity(nodes.len());
+    for (at, node) in nodes.iter().enumerate() {
+        let context = if at == 0 { context } else { context.in_parts() };
+        walks.extend(open_node(context, node)?);
+    }
+    Ok(walks)
+}
+
+/// Opens the union of `should`.
+fn union<'a>(context: Context<'a>, bool: &'a Bool) -> Result<Option<Walk<'a>>> {
+    if bool.min == 1
+        && bool.should.len() > 1
+        && context.in_windows()
+        && let Some(leaves) = union_of(&bool.should)
+    {
+        return window::open(context, &leaves);
+    }
+    Ok(Union::open(context.ticker, some(context, &bool.should)?, bool.min))
+}
+
 /// Opens the walk of a Bool.
 pub fn open<'a>(context: Context<'a>, bool: &'a Bool) -> Result<Option<Walk<'a>>> {
-    let some = |context: Context<'a>, nodes: &'a [Node]| -> Result<Vec<Walk<'a>>> {
-        nodes.iter().filter_map(|node| open_node(context, node).transpose()).collect()
-    };
     let mut required = some(context, &bool.must)?;
     if required.len() < bool.must.len() {
         return Ok(None);
     }
     let mut optional = Vec::new();
     if bool.min > 0 {
-        match Union::open(context.ticker, some(context, &bool.should)?, bool.min) {
+        let context = if bool.must.is_empty() { context } else { context.in_parts() };
+        match union(context, bool)? {
             Some(union) => required.push(union),
             None => return Ok(None),
         }
     } else if context.scoring {
-        optional = some(context, &bool.should)?;
+        optional = some(context.in_parts(), &bool.should)?;
     }
     let scored = required.len();
     required.extend(some(context.unscored(), &bool.filter)?);

@@ -55,17 +55,29 @@ pub struct Context<'a> {
     pub ticker: &'a Ticker<'a>,
     /// Whether anybody will ask for scores.
     pub scoring: bool,
+    /// Whether nothing else adds to a document's sum before this walk, so that it may add several parts at once.
+    pub first: bool,
 }
 
 impl<'a> Context<'a> {
     /// A context for the walk of a plan over a segment.
     pub fn new(plan: &'a Plan, segment: &'a Segment, ticker: &'a Ticker<'a>, scoring: bool) -> Self {
-        Self { segment, fields: &plan.fields, ticker, scoring }
+        Self { segment, fields: &plan.fields, ticker, scoring, first: true }
     }
 
     /// The same without scores.
     pub fn unscored(self) -> Self {
         Self { scoring: false, ..self }
+    }
+
+    /// The same with every leaf adding its own part.
+    pub fn in_parts(self) -> Self {
+        Self { first: false, ..self }
+    }
+
+    /// Whether unions of terms may be summed up window by window.
+    pub fn in_windows(self) -> bool {
+        self.first || !self.scoring
     }
 }
 

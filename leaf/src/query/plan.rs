@@ -143,6 +143,12 @@ impl Plan {
     }
 }
 
+/// The leaves in scoring order, when all nodes are unions of terms.
+pub fn union_of(nodes: &[Node]) -> Option<Vec<&Leaf>> {
+    let mut leaves = Vec::with_capacity(nodes.len());
+    nodes.iter().all(|node| any(node, &mut leaves)).then_some(leaves)
+}
+
 fn any<'a>(node: &'a Node, leaves: &mut Vec<&'a Leaf>) -> bool {
     match node {
         Node::Terms(terms) => {

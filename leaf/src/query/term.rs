@@ -13,6 +13,7 @@ use super::{
     matcher::{Context, Matcher, Part, Walk},
     numbers::TextNumbers,
     plan::Leaf,
+    window,
 };
 use crate::{
     error::{Error, Result},
@@ -32,6 +33,9 @@ pub struct Term<'a> {
 
 /// Opens the walk of a word.
 pub fn open<'a>(context: Context<'a>, leaves: &'a [Leaf]) -> Result<Option<Walk<'a>>> {
+    if leaves.len() > 1 && context.in_windows() {
+        return window::open(context, &leaves.iter().collect::<Vec<_>>());
+    }
     let mut walks: Vec<Walk<'a>> = Vec::with_capacity(leaves.len());
     for leaf in leaves {
         if let Some(term) = Term::open(context, leaf)? {
