@@ -61,7 +61,7 @@ pub struct Record {
     pub bytes: u64,
     /// The document as a JSON object, not yet checked against a schema, or why there is none.
     pub content: std::result::Result<Map<String, Value>, Reject>,
-    /// Links to other pages with their text, at most [`html::MAX_LINKS`].
+    /// Links to other pages with their text, at most `html::MAX_LINKS`.
     pub links: Vec<Link>,
     /// The page's own word for its address, when it differs from the one it was fetched from.
     pub canonical: Option<String>,

@@ -49,7 +49,7 @@ pub struct RootConfig {
     pub probe_interval: Time,
     /// Directory for the statistics of versions in a remote store; they are fetched once. Default: canopy-root-cache.
     pub cache_dir: String,
-    /// Origins whose pages may read answers in a browser, such as https://example.org; empty: only the root's own
+    /// Origins whose pages may read answers in a browser, such as `https://example.org`; empty: only the root's own
     /// pages. Default: none.
     pub cors_origins: Vec<String>,
     /// Rank profiles by name; `default` is used when a query names none.

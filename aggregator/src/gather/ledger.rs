@@ -236,7 +236,7 @@ fn graver(first: v1::ShardReply, then: v1::ShardReply) -> v1::ShardReply {
     v1::ShardReply { reason, ..graver }
 }
 
-/// At most [`REASON_MAX`] bytes, cut between characters.
+/// At most `REASON_MAX` bytes, cut between characters.
 pub fn shortened(mut reason: String) -> String {
     if reason.len() > REASON_MAX {
         reason.truncate(reason.floor_char_boundary(REASON_MAX - 3));

@@ -35,7 +35,7 @@ pub struct Args {
     /// Corpus
     #[arg(long, default_value = "web")]
     corpus: String,
-    /// File with one query a line (or ID<TAB>query)
+    /// File with one query a line (or an id, a tab and the query)
     #[arg(long, value_name = "FILE")]
     queries: PathBuf,
     /// Arrivals per second (open loop)

@@ -1,4 +1,4 @@
-//! From what a client wrote (a query string or a JSON object) to the one typed request, [`v1::QueryRequest`]. Only
+//! From what a client wrote (a query string or a JSON object) to the one typed request, [`QueryRequest`]. Only
 //! names and primitive types are judged here; bounds and meaning are checked once for HTTP and gRPC in
 //! [`crate::request`].
 //!
