@@ -1,6 +1,8 @@
 //! The door to the network. `serve()` takes a [`NetIo`] and never opens a socket itself, so the same code runs over
 //! real TCP and over a simulated network. Addresses are `host:port`; port 0 picks a free one.
 
+pub mod patience;
+
 use std::{
     io,
     net::SocketAddr,

@@ -12,6 +12,7 @@ pub mod status;
 
 use std::{io, time::Duration};
 
+use futures::StreamExt;
 use hyper_util::rt::TokioIo;
 use tonic::{
     body::Body,
@@ -25,7 +26,7 @@ pub use config::RpcConfig;
 
 use crate::{
     drain::Drain,
-    net::{Bound, NetIo},
+    net::{Bound, NetIo, patience::Patient},
     telemetry::trace,
 };
 
@@ -38,6 +39,10 @@ pub type ClientChannel = BoxCloneSyncService<http::Request<Body>, http::Response
 const RESETS_REMEMBERED: usize = 1024;
 /// How long. Real time, whatever clock a test runs on: long enough that a simulation never reaches it.
 const RESET_REMEMBERED: Duration = Duration::from_mins(1);
+
+/// Bytes that a caller begins with: the preface of HTTP/2, which is awaited at most that long.
+const PREFACE: usize = 24;
+const PREFACE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A lazy channel to `host:port`. Nothing is dialled before the first call; it reconnects by itself.
 pub fn channel(config: &RpcConfig, net: &NetIo, address: &str) -> io::Result<ClientChannel> {
@@ -81,6 +86,8 @@ pub async fn serve_grpc(config: &RpcConfig, routes: Routes, bound: Bound, drain:
         })
         .into_inner();
     let stop = drain.clone();
+    let incoming =
+        bound.incoming.map(|accepted| accepted.map(|io| Patient::opened_by(io, PREFACE, PREFACE_PATIENCE)));
     let serving = Server::builder()
         .http2_keepalive_interval(Some(config.keepalive_interval.0))
         .http2_keepalive_timeout(Some(config.keepalive_timeout.0))
@@ -89,7 +96,7 @@ pub async fn serve_grpc(config: &RpcConfig, routes: Routes, bound: Bound, drain:
         .tcp_nodelay(true)
         .layer(layers)
         .add_routes(routes)
-        .serve_with_incoming_shutdown(bound.incoming, async move { stop.wait_started().await });
+        .serve_with_incoming_shutdown(incoming, async move { stop.wait_started().await });
     let patience = config.drain_patience.0;
     tokio::select! {
         biased;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use axum::{
     Router,
     body::{Body, Bytes},
-    extract::{Path, Query, Request, State},
+    extract::{Path, Query, Request, State, rejection::PathRejection},
     http::{HeaderMap, HeaderValue, Method, Uri, header},
     middleware::{self, Next},
     response::{IntoResponse, Response},
@@ -38,6 +38,9 @@ use crate::{
 
 /// Longest wait for a request body.
 const BODY_PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);
+
+/// The corpus of an address, as far as it could be read.
+type Corpus = std::result::Result<Path<String>, PathRejection>;
 
 /// What the handlers share.
 #[derive(Clone)]
@@ -74,33 +77,29 @@ fn only(methods: MethodRouter<App>, allow: &'static str) -> MethodRouter<App> {
 }
 
 /// `GET /v1/{corpus}/search`.
-async fn search_get(
-    State(app): State<App>,
-    Path(corpus): Path<String>,
-    uri: Uri,
-    headers: HeaderMap,
-) -> Response {
+async fn search_get(State(app): State<App>, corpus: Corpus, uri: Uri, headers: HeaderMap) -> Response {
     let arrival = Instant::now();
     let pairs = Query::<Vec<(String, String)>>::try_from_uri(&uri);
     let request = pairs
         .map_err(|error| Failure::invalid("query", format!("the query string is not readable: {error}")))
-        .and_then(|Query(pairs)| params::from_pairs(&corpus, pairs));
+        .and_then(|Query(pairs)| params::from_pairs(&named(corpus)?, pairs));
     answer(&app, arrival, &headers, request.map_err(Error::from)).await
 }
 
 /// `POST /v1/{corpus}/search`.
-async fn search_post(
-    State(app): State<App>,
-    Path(corpus): Path<String>,
-    headers: HeaderMap,
-    body: Body,
-) -> Response {
+async fn search_post(State(app): State<App>, corpus: Corpus, headers: HeaderMap, body: Body) -> Response {
     let arrival = Instant::now();
     let request = match read(body, app.root.config.max_body.0).await {
-        Ok(body) => params::from_json(&corpus, &body),
+        Ok(body) => named(corpus).and_then(|corpus| params::from_json(&corpus, &body)),
         Err(failure) => Err(failure),
     };
     answer(&app, arrival, &headers, request.map_err(Error::from)).await
+}
+
+/// The corpus in the address, which may be no text.
+fn named(corpus: Corpus) -> std::result::Result<String, Failure> {
+    let Path(corpus) = corpus.map_err(|_| Failure::invalid("corpus", "the corpus' name is not UTF-8"))?;
+    Ok(corpus)
 }
 
 /// A body, within its limit and in time.

@@ -2,13 +2,24 @@
 //!
 //! Own loop rather than the framework's, because the listener is not always TCP and because leaving must be gentle:
 //! when the process drains it stops accepting, tells each connection to finish what runs, and goes when all have or
-//! patience is over. Slow or silent clients hold a place for seconds, not for ever.
+//! patience is over. Slow or silent clients hold a place for seconds, not for ever: a first request has to come, as its
+//! head and body have to, and answers have to be taken.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use axum::Router;
-use canopy_common::{drain::Drain, net::Bound};
+use canopy_common::{
+    drain::Drain,
+    net::{Bound, BoxIo, patience::Patient},
+};
 use futures::StreamExt;
+use hyper::service::{Service, service_fn};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto,
@@ -50,28 +61,111 @@ pub async fn serve(router: Router, mut bound: Bound, connections: u32, drain: Dr
                 continue;
             }
         };
-        let service = TowerToHyperService::new(router.clone());
-        let (server, drain) = (server.clone(), drain.clone());
+        let connection = converse(server.clone(), router.clone(), io, drain.clone());
         open.spawn(async move {
             let _place = place;
-            let connection = server.serve_connection(TokioIo::new(io), service);
-            tokio::pin!(connection);
-            let ended = tokio::select! {
-                biased;
-                ended = connection.as_mut() => ended,
-                () = drain.wait_started() => {
-                    connection.as_mut().graceful_shutdown();
-                    connection.await
-                }
-            };
-            if let Err(error) = ended {
-                tracing::debug!(%error, "a client's connection ended");
-            }
+            connection.await;
         });
     }
     drop(bound);
     let finished = async { while open.join_next().await.is_some() {} };
     if tokio::time::timeout(patience, finished).await.is_err() {
         tracing::warn!("connections were still open when patience ended");
+    }
+}
+
+/// One connection, until its client or the process leaves.
+async fn converse(server: auto::Builder<TokioExecutor>, router: Router, io: BoxIo, drain: Drain) {
+    let asked = Arc::new(AtomicBool::new(false));
+    let silent = silence(asked.clone());
+    let answer = TowerToHyperService::new(router);
+    let service = service_fn(move |request| {
+        asked.store(true, Ordering::Relaxed);
+        answer.call(request)
+    });
+    let connection = server.serve_connection(TokioIo::new(Patient::new(io)), service);
+    tokio::pin!(connection, silent);
+    let ended = tokio::select! {
+        biased;
+        ended = connection.as_mut() => ended,
+        () = drain.wait_started() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+        () = silent => Ok(()),
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a client's connection ended");
+    }
+}
+
+/// Resolves when nothing was asked in time. The server's own patience with a head begins only once it knows the
+/// version of HTTP, so a client that says nothing is never met by it.
+async fn silence(asked: Arc<AtomicBool>) {
+    tokio::time::sleep(HEAD_PATIENCE).await;
+    if asked.load(Ordering::Relaxed) {
+        std::future::pending::<()>().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::stream;
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex},
+        time::Instant,
+    };
+
+    use super::*;
+
+    const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+
+    /// A client of a server that has one place.
+    fn connect() -> (DuplexStream, DuplexStream) {
+        let (first, server) = duplex(1 << 10);
+        let (second, waiting) = duplex(1 << 10);
+        let both = [server, waiting].map(|io| Ok(BoxIo::new(io)));
+        let incoming = stream::iter(both).chain(stream::pending()).boxed();
+        let bound = Bound { address: ([127, 0, 0, 1], 1).into(), incoming };
+        let large = axum::routing::get(|| async { "x".repeat(1 << 20) });
+        let small = axum::routing::get(|| async { "small" });
+        let router = Router::new().route("/large", large).route("/small", small);
+        tokio::spawn(serve(router, bound, 1, Drain::new(), Duration::from_secs(1)));
+        (first, second)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn clients_that_do_nothing_give_their_place_to_the_next() {
+        let said: [&[u8]; 5] =
+            [b"", b"PRI * HT", b"GET /small HTTP/1.1\r\n", PREFACE, b"GET /large HTTP/1.1\r\n\r\n"];
+        for said in said {
+            let (mut idle, mut next) = connect();
+            let start = Instant::now();
+            idle.write_all(said).await.unwrap();
+            next.write_all(b"GET /small HTTP/1.1\r\n\r\n").await.unwrap();
+            let mut answer = [0; 12];
+            next.read_exact(&mut answer).await.unwrap();
+            assert_eq!(&answer, b"HTTP/1.1 200");
+            assert!(start.elapsed() <= Duration::from_secs(31), "{:?} {:?}", start.elapsed(), said);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_asked_is_not_taken_for_silent() {
+        let (mut client, _next) = connect();
+        for _ in 0..3 {
+            client.write_all(b"GET /small HTTP/1.1\r\n\r\n").await.unwrap();
+            let mut answer = [0; 12];
+            client.read_exact(&mut answer).await.unwrap();
+            assert_eq!(&answer, b"HTTP/1.1 200");
+            let mut rest = [0; 1 << 10];
+            while !rest.starts_with(b"small") {
+                let n = client.read(&mut rest).await.unwrap();
+                if rest[..n].ends_with(b"small") {
+                    break;
+                }
+            }
+            tokio::time::sleep(HEAD_PATIENCE - Duration::from_secs(1)).await;
+        }
     }
 }

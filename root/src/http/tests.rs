@@ -390,6 +390,8 @@ async fn other_paths_methods_and_corpora() {
     assert_eq!((response.status().as_u16(), &error["error"]["code"]), (404, &json!("NOT_FOUND")));
     let (response, error) = get(&tree, "/v2/x").await;
     assert_eq!((response.status().as_u16(), &error["error"]["code"]), (404, &json!("NOT_FOUND")));
+    let (response, error) = get(&tree, "/v1/%ff%fe/search?q=a").await;
+    assert_eq!((response.status().as_u16(), &error["error"]["field"]), (400, &json!("corpus")));
     let delete = Request::delete("/v1/web/search").body(Body::empty()).unwrap();
     let (response, error) = send(&tree, delete).await;
     assert_eq!((response.status().as_u16(), header(&response, "allow")), (405, "GET, HEAD, POST, OPTIONS"));
