@@ -8,7 +8,7 @@
 //! query finds nothing, never everything; the message always passes `canopy_proto::validate` and the decoder's own
 //! recursion limit; expansion keeps to a share of the deadline.
 //!
-//! All functions are pure: no clock but the one in the context, no files but the mapped statistics.
+//! All functions are pure: no clock but the one in the context, no files.
 //!
 //! The steps of a lenient query, by file: [`lexer`] text to tokens, [`syntax`] tokens to a flat tree, [`lenient`] tree
 //! to clauses, [`words`] and [`expand`] words to terms that the corpus knows, [`clauses`] clauses to one message,
@@ -36,6 +36,9 @@
 //! it stands plain: single terms rank best and keep the fast path, and `min_should_match` counts each. Required with
 //! `+` it is a phrase, except in Thai, Lao, Khmer and Burmese, where every word of the run is required in any order:
 //! their words come from a dictionary, which may part a document's run otherwise. Excluded it is a phrase always.
+//!
+//! In a text all in capitals, operators are words; in one of ten loose words and more, quotes only cite: see
+//! `lexer/prose.rs`.
 
 use canopy_common::{deadline::Deadline, error::Failure};
 use canopy_format::{analysis::Analyzer, schema::Schema, statistics::Statistics};

@@ -17,6 +17,7 @@ use super::{
     warnings::Warnings,
 };
 
+mod prose;
 mod shape;
 mod token;
 
@@ -53,7 +54,9 @@ pub fn lex<'a>(text: &'a str, schema: &Schema, warnings: &mut Warnings) -> Lexed
             _ => lexer.word(),
         }
     }
-    Lexed { tokens: lexer.tokens, steps: lexer.steps }
+    let (mut tokens, steps) = (lexer.tokens, lexer.steps);
+    prose::settle(text, &mut tokens, warnings);
+    Lexed { tokens, steps }
 }
 
 fn is_blank(c: char) -> bool {

@@ -65,6 +65,25 @@ fn not_binds_before_and_before_or_before_a_space() {
 }
 
 #[test]
+fn a_text_in_capitals_or_in_prose_commands_nothing() {
+    let table: &[Case] = &[
+        ("RUST BOOK AND SEARCH", "(rust book search)", &[]),
+        ("RUST NOT SEARCH ENGINES", "(rust search engin)", &[]),
+        ("RUST AND SEARCH", "(+[rust search])", &[]),
+        ("RUST Book AND SEARCH", "(+[book search] rust)", &[]),
+        ("RUST | BOOK | SEARCH WEB", "(rust book search web)", &[]),
+        (
+            "web web web web web web web web web web \"rust book\" \"search engines\"~1",
+            "(+[\"search engin\"~1] web^10 rust book)",
+            &["quotes_cite"],
+        ),
+        ("web web web web web web web web web \"rust book\"", "(+[\"rust book\"] web^9)", &[]),
+        ("web web web web web web web web web web +\"rust book\"", "(+[\"rust book\"] web^10)", &[]),
+    ];
+    check(&Fixture::new(), table);
+}
+
+#[test]
 fn an_operator_without_its_sides_is_a_word() {
     let table: &[Case] = &[
         ("Portland OR", "portland", &["dangling_operator"]),
