@@ -8,6 +8,7 @@ use canopy_proto::{convert, v1};
 use tokio::time::Instant;
 
 use super::{Decision, Gathered, attempt::Fate, ledger::missing, run::Run};
+use crate::plan::Through;
 
 /// Attempts in the record of a slow query.
 const RECORDED: usize = 64;
@@ -37,8 +38,10 @@ impl Run {
                 }
             }
             let attempt = &self.attempts[index];
-            if let (Some(flight), true) = (&attempt.flight, decision != Decision::Cancelled) {
-                // Too slow for this query: as good as that wait for the next one.
+            // Too slow for this query: as good as that wait for the next one. An aggregator that passed on something is
+            // not to blame for a leaf below it.
+            let blamed = !attempt.won || self.branches[attempt.branch].through == Through::Leaf;
+            if let (Some(flight), true) = (&attempt.flight, blamed && decision != Decision::Cancelled) {
                 flight.load().failed(Instant::now() - attempt.sent);
             }
             let fate = if attempt.won { Fate::Won } else { Fate::Cancelled };
