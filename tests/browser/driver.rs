@@ -15,7 +15,7 @@ use canopy_common::net::NetIo;
 use serde_json::{Value, json};
 
 /// For one command; starting a browser on a busy machine takes longest.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 const MISSING: &str = "chromedriver does not start; install the packages chromium and chromium-driver";
 
 /// A browser with one window.
@@ -29,7 +29,8 @@ pub struct Driver {
 
 /// Starts the driver; the port it took.
 fn spawn() -> (Child, BufReader<ChildStdout>, String) {
-    let script = "chromedriver --port=0 --log-level=SEVERE & read -r _; kill $!";
+    // The shell closes its own output, so that the driver's end is the end of what can be read.
+    let script = "chromedriver --port=0 --log-level=SEVERE & exec >&-; read -r _; kill $!";
     let mut shell = Command::new("sh")
         .args(["-c", script])
         .stdin(Stdio::piped())
@@ -45,7 +46,8 @@ fn spawn() -> (Child, BufReader<ChildStdout>, String) {
         }
         line.clear();
     }
-    panic!("{MISSING}");
+    drop(shell.stdin.take());
+    panic!("{MISSING}: {:?}", shell.wait());
 }
 
 impl Driver {
@@ -75,7 +77,7 @@ impl Driver {
         } } });
         let session = driver.send("/session", wanted).await;
         let session = session.unwrap_or_else(|error| panic!("the browser does not start: {error}"));
-        driver.session = session["sessionId"].as_str().expect("a session").to_owned();
+        session["sessionId"].as_str().expect("a session").clone_into(&mut driver.session);
         driver
     }
 

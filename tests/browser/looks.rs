@@ -87,7 +87,7 @@ fn everything_can_be_read_in_light_and_dark() {
                 }
                 none(&page, PALE, &format!("{kind}, dark: {dark}")).await;
             }
-            sees(&page, PALE, "document.querySelector('.snippet').style.color = '#888'").await;
+            sees(&page, PALE, "document.querySelector('.snippet').style.color = '#777'").await;
             let ground = page.value("return getComputedStyle(document.body).backgroundColor").await;
             let first: u32 = ground
                 .trim_start_matches(|c: char| !c.is_ascii_digit())

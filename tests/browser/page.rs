@@ -61,9 +61,9 @@ impl<'a> Page<'a> {
 
     /// Does something that leads to another document, and waits until that is there.
     pub async fn leave(&self, action: impl Future<Output = ()>) {
-        let before = self.value("return window.seen = Math.random()").await;
+        let before = self.value("return window.seen = String(Math.random())").await;
         action.await;
-        let script = "return document.readyState === 'complete' && String(window.seen) !== arguments[0]";
+        let script = "return document.readyState === 'complete' && window.seen !== arguments[0]";
         let look = json!({ "script": script, "args": [before] });
         wait_for("another document", PATIENCE, || async {
             // Between two documents a script has nowhere to run.

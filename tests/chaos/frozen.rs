@@ -9,7 +9,6 @@ use canopy_tests::{
     process::{Fleet, Signal},
     wait::wait_for,
 };
-use serde_json::json;
 use tokio::time::Instant;
 
 use crate::stage::{self, EVERY, SHARDS};
