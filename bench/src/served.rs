@@ -83,7 +83,7 @@ impl Served {
         let root = tree.roots().next().context("a root")?.to_owned();
         for node in &tree.topology.nodes {
             let client = Client::new(NetIo::tcp(), &node.admin, Duration::from_secs(5));
-            client.wait_ready(Duration::from_secs(300)).await?;
+            client.wait_ready(Duration::from_mins(5)).await?;
         }
         let client = Client::new(NetIo::tcp(), &root, Duration::from_secs(70));
         Ok(Self { tree, root, client })

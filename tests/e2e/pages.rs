@@ -129,7 +129,7 @@ fn a_root_stays_ready_while_a_leaf_answers_and_no_longer() {
                 wait_until("readiness", Duration::from_secs(10), wanted, || async {
                     root.get("/healthz/ready").await.status
                 })
-                .await
+                .await;
             }
         };
         for leaf in 0..3 {

@@ -159,7 +159,8 @@ fn ties_are_walked_once_while_replicas_alternate() {
         let (_shelf, cluster) = ties().await;
         for sort in ["", "host", "-published"] {
             let alternate = |page: usize| {
-                let (lost, back) = if page % 2 == 0 { ("leaf-0", "leaf-1") } else { ("leaf-1", "leaf-0") };
+                let (lost, back) =
+                    if page.is_multiple_of(2) { ("leaf-0", "leaf-1") } else { ("leaf-1", "leaf-0") };
                 cluster.link(back, Link::Open);
                 cluster.link(lost, Link::Cut);
             };

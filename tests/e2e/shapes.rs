@@ -22,7 +22,7 @@ use crate::{
 async fn read(question: &Question, state: &Arc<CorpusState>) -> (Asked, usize, usize) {
     let request = params::from_pairs("web", question.clone()).expect("sound parameters");
     let reader = Reader { analyzer: Analyzer::new(), max_expansions: 128 };
-    let deadline = Deadline::after(std::time::Duration::from_secs(60));
+    let deadline = Deadline::after(std::time::Duration::from_mins(1));
     let parsed = reader.read(&request, state, deadline, 0).await.expect("a query");
     let schema = Schema::web();
     let asked = Asked {

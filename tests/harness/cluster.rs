@@ -92,7 +92,7 @@ impl Cluster {
         let cluster = Self::start_unready(store, config).await;
         for node in &cluster.tree.topology.nodes {
             let client = Client::new(NetIo::tcp(), &node.admin, Duration::from_secs(5));
-            client.wait_ready(Duration::from_secs(120)).await.expect("a tree that becomes ready");
+            client.wait_ready(Duration::from_mins(2)).await.expect("a tree that becomes ready");
         }
         cluster
     }

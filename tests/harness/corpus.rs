@@ -198,7 +198,7 @@ pub fn generate(seed: u64, count: usize) -> Vec<Page> {
             let other = author.page(pages.len());
             let (title, body, anchors) = (head.title.clone(), head.body.clone(), head.anchors.clone());
             let (language, says_language) = (head.language.clone(), head.says_language);
-            pages.push(Page { title, body, anchors, language, says_language, ..other });
+            pages.push(Page { language, says_language, title, body, anchors, ..other });
         }
         let key = format!("https://{}/page/{}", head.host.as_deref().unwrap_or("nowhere"), pages.len());
         pages.push(Page { key, ..head });

@@ -49,14 +49,13 @@ impl Gate {
     fn requests(&self, count: u32) {
         let mut due = self.due.lock();
         let Some((left, link)) = &mut *due else { return };
-        match left.checked_sub(count) {
-            Some(rest) => *left = rest,
-            None => {
-                let link = *link;
-                *due = None;
-                drop(due);
-                self.set(link);
-            }
+        if let Some(rest) = left.checked_sub(count) {
+            *left = rest;
+        } else {
+            let link = *link;
+            *due = None;
+            drop(due);
+            self.set(link);
         }
     }
 

@@ -145,7 +145,7 @@ impl Fleet {
         let process = self.processes.get_mut(id).expect("a started node");
         let ended = || process.child.try_wait().expect("a child");
         let mut ended = ended;
-        wait_for(&format!("{id} to be ready"), Duration::from_secs(60), || {
+        wait_for(&format!("{id} to be ready"), Duration::from_mins(1), || {
             let gone = ended();
             assert!(gone.is_none(), "{id} ended: {gone:?}");
             let api = api.clone();

@@ -34,7 +34,12 @@ fn paths_in_documents_exist() {
 
 #[test]
 fn nothing_is_left_unfinished() {
-    let marks = [concat!("todo", "!("), concat!("unimplemented", "!("), concat!("#[", "ignore"), concat!("FIX", "ME")];
+    let marks = [
+        concat!("todo", "!("),
+        concat!("unimplemented", "!("),
+        concat!("#[", "ignore"),
+        concat!("FIX", "ME"),
+    ];
     let mut found = Vec::new();
     for file in files(&[".rs", ".sh", ".py", ".js"]) {
         for (number, line) in file.text.lines().enumerate() {

@@ -10,7 +10,9 @@ fn every_select_is_biased() {
         let lines: Vec<&str> = file.text.lines().collect();
         for (number, line) in lines.iter().enumerate() {
             let code = line.split("//").next().unwrap_or("");
-            if code.contains(concat!("select", "! {")) && !lines.get(number + 1).is_some_and(|next| next.trim() == "biased;") {
+            if code.contains(concat!("select", "! {"))
+                && lines.get(number + 1).is_none_or(|next| next.trim() != "biased;")
+            {
                 found.push(format!("{}:{}", file.path, number + 1));
             }
         }
@@ -21,7 +23,10 @@ fn every_select_is_biased() {
 #[test]
 fn tests_do_not_wait_by_sleeping_threads() {
     let mark = concat!("thread::", "sleep(");
-    let found: Vec<String> =
-        files(&[".rs"]).iter().filter(|file| file.text.contains(mark)).map(|file| file.path.clone()).collect();
+    let found: Vec<String> = files(&[".rs"])
+        .iter()
+        .filter(|file| file.text.contains(mark))
+        .map(|file| file.path.clone())
+        .collect();
     none("a thread sleeps", &found);
 }

@@ -27,7 +27,10 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("anyhow", &["cli", "tests", "bench"]),
     ("object_store", &["indexer/format", "indexer"]),
     ("turmoil", &["tests"]),
-    ("proptest", &["tests", "aggregator", "common", "root", "leaf", "indexer", "indexer/format", "proto", "topology"]),
+    (
+        "proptest",
+        &["tests", "aggregator", "common", "root", "leaf", "indexer", "indexer/format", "proto", "topology"],
+    ),
 ];
 
 /// Dependencies of a crate; development ones are listed apart.

@@ -17,15 +17,17 @@ fn functions(file: &File) -> Vec<(usize, String, usize)> {
         let indent = line.len() - body.len();
         let words: Vec<&str> = body.split_whitespace().take(5).collect();
         let is_fn = words.iter().position(|word| *word == "fn").is_some_and(|at| {
-            words[..at].iter().all(|word| {
-                word.starts_with("pub") || ["const", "async", "unsafe", "extern"].contains(word)
-            })
+            words[..at]
+                .iter()
+                .all(|word| word.starts_with("pub") || ["const", "async", "unsafe", "extern"].contains(word))
         });
         if !is_fn {
             continue;
         }
         let close = format!("{}}}", " ".repeat(indent));
-        let end = lines[start..].iter().position(|line| *line == close || line.ends_with(" }") && line.starts_with(&format!("{}fn", " ".repeat(indent))));
+        let end = lines[start..].iter().position(|line| {
+            *line == close || line.ends_with(" }") && line.starts_with(&format!("{}fn", " ".repeat(indent)))
+        });
         if let Some(length) = end {
             found.push((start + 1, body.chars().take(60).collect(), length + 1));
         }

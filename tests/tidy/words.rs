@@ -4,7 +4,8 @@ use crate::tree::{files, none};
 
 #[test]
 fn file_names_say_what_is_inside() {
-    let empty = ["utils.rs", "util.rs", "helpers.rs", "helper.rs", "manager.rs", "misc.rs", "mod.rs", "common.rs"];
+    let empty =
+        ["utils.rs", "util.rs", "helpers.rs", "helper.rs", "manager.rs", "misc.rs", "mod.rs", "common.rs"];
     let found: Vec<String> = files(&[".rs"])
         .iter()
         .filter(|file| empty.iter().any(|name| file.path.ends_with(&format!("/{name}"))))

@@ -63,13 +63,12 @@ fn to_pages(collection: &Path, name: &str, into: &Path) -> Result<()> {
 async fn judge(args: &Args, collection: &Path) -> Result<Measures> {
     let name = collection.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let dir = tempfile::tempdir()?;
-    let (input, prefix) = match &args.corpus {
-        Some(corpus) => (corpus.clone(), String::new()),
-        None => {
-            let input = dir.path().join("pages.jsonl");
-            to_pages(collection, &name, &input)?;
-            (input, format!("https://{name}.test/"))
-        }
+    let (input, prefix) = if let Some(corpus) = &args.corpus {
+        (corpus.clone(), String::new())
+    } else {
+        let input = dir.path().join("pages.jsonl");
+        to_pages(collection, &name, &input)?;
+        (input, format!("https://{name}.test/"))
     };
     let served = Served::build(dir.path(), &[input], args.shards).await?;
     let judged = judgements(&std::fs::read_to_string(collection.join("qrels.tsv"))?);
@@ -77,6 +76,10 @@ async fn judge(args: &Args, collection: &Path) -> Result<Measures> {
     let extra: String = args.param.iter().map(|param| format!("&{param}")).collect();
     for line in std::fs::read_to_string(collection.join("queries.tsv"))?.lines().take(args.queries) {
         let Some((id, text)) = line.split_once('\t') else { continue };
+        if text.trim().is_empty() {
+            run.insert(id.to_owned(), Vec::new()); // asks for nothing, finds nothing
+            continue;
+        }
         let path = format!(
             "/v1/web/search?q={}&k={}&snippet=false&total=none&fields=url&completion=all&timeout_ms=30000{extra}",
             encode(text),

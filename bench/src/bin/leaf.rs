@@ -4,7 +4,8 @@
 //! search of a shard, from the wire's request to the wire's hits with keys, canonical scores and the shard's account.
 //! Words are drawn with a long tail, as are those of the queries. Arms alternate by batches of 50 queries; a round is one pass
 //! over the queries; the figure is the median over rounds of the ratio of CPU times. Both arms must select the same
-//! scores, or the run fails.
+//! scores, or the run fails. With an exact total the engine counts too, so nothing is skipped in either arm; with a
+//! bounded one only the leaf counts.
 //!
 //! `cargo run --release -p canopy-bench --bin leaf -- --documents 200000 --rounds 11`
 
@@ -28,7 +29,7 @@ use clap::Parser;
 use serde_json::json;
 use tantivy::{
     TantivyDocument, Term,
-    collector::TopDocs,
+    collector::{Count, TopDocs},
     query::{BooleanQuery, Occur, Query, TermQuery},
     schema::IndexRecordOption,
 };
@@ -80,7 +81,8 @@ impl Zipf {
 }
 
 fn schema() -> Result<IndexSchema> {
-    let url = Field { name: "url".into(), kind: Kind::Keyword, weight: 0, query: false, show: true, multi: false };
+    let url =
+        Field { name: "url".into(), kind: Kind::Keyword, weight: 0, query: false, show: true, multi: false };
     let schema =
         Schema { name: "bench".into(), key: "url".into(), default_language: "en".into(), fields: vec![url] };
     Ok(IndexSchema::new(&schema)?)
@@ -166,7 +168,12 @@ fn engine(view: &ShardView, case: &Case, k: usize) -> Result<Vec<f32>> {
         [only] => term(only),
         words => Box::new(BooleanQuery::new(words.iter().map(|word| (case.occur, term(word))).collect())),
     };
-    let hits = view.base.searcher.search(&query, &TopDocs::with_limit(k).order_by_score())?;
+    let top = TopDocs::with_limit(k).order_by_score();
+    let hits = if case.request.total() == v1::TotalMode::TotalExact {
+        view.base.searcher.search(&query, &(top, Count))?.0
+    } else {
+        view.base.searcher.search(&query, &top)?
+    };
     Ok(hits.into_iter().map(|hit| hit.0).collect())
 }
 
@@ -197,7 +204,7 @@ fn main() -> Result<()> {
     let view = ShardView::new(id, Version(1), Arc::new(base));
     let words = Zipf::new(options.words.min(20_000), 0.7);
     let mut rows = Vec::new();
-    for total in [v1::TotalMode::TotalNone, v1::TotalMode::TotalBounded] {
+    for total in [v1::TotalMode::TotalNone, v1::TotalMode::TotalBounded, v1::TotalMode::TotalExact] {
         for (name, count, occur) in KINDS {
             let dice = Dice::seeded(2).stream(name);
             let cases = (0..options.queries).map(|_| {
@@ -213,14 +220,29 @@ fn main() -> Result<()> {
             json!({ "query": name, "total": total, "engine_us": row.engine, "leaf_us": row.leaf, "cpu_ratio": row.ratio,
                     "cpu_ratio_low": row.low, "cpu_ratio_high": row.high, "wall_ratio": row.wall })
         });
-        println!("{}", json!({ "documents": view.documents(), "rounds": options.rounds, "rows": rows.collect::<Vec<_>>() }));
+        println!(
+            "{}",
+            json!({ "documents": view.documents(), "rounds": options.rounds, "rows": rows.collect::<Vec<_>>() })
+        );
         return Ok(());
     }
-    println!("{} documents, top {}, {} queries a kind, {} rounds; CPU us a query", view.documents(), options.k, options.queries, options.rounds);
-    println!("{:6} {:16} {:>10} {:>10} {:>18} {:>10}", "query", "total", "engine", "leaf", "cpu ratio", "wall ratio");
+    println!(
+        "{} documents, top {}, {} queries a kind, {} rounds; CPU us a query",
+        view.documents(),
+        options.k,
+        options.queries,
+        options.rounds
+    );
+    println!(
+        "{:6} {:16} {:>10} {:>10} {:>18} {:>10}",
+        "query", "total", "engine", "leaf", "cpu ratio", "wall ratio"
+    );
     for (name, total, row) in rows {
         let spread = format!("{:.3} ({:.2}-{:.2})", row.ratio, row.low, row.high);
-        println!("{name:6} {total:16} {:>10.1} {:>10.1} {spread:>18} {:>10.3}", row.engine, row.leaf, row.wall);
+        println!(
+            "{name:6} {total:16} {:>10.1} {:>10.1} {spread:>18} {:>10.3}",
+            row.engine, row.leaf, row.wall
+        );
     }
     Ok(())
 }
@@ -245,7 +267,8 @@ fn measure(view: &ShardView, cases: &[Case], options: &Options) -> Result<Row> {
         let (mut one, mut two) = (Spent::default(), Spent::default());
         // Reading the thread's clock costs half a microsecond, so it is read per batch.
         for (at, batch) in cases.chunks(50).enumerate() {
-            let mut first = || one.time(|| batch.iter().try_for_each(|case| engine(view, case, k).map(|_| ())));
+            let mut first =
+                || one.time(|| batch.iter().try_for_each(|case| engine(view, case, k).map(|_| ())));
             let mut second = || two.time(|| batch.iter().try_for_each(|case| leaf(view, case).map(|_| ())));
             if (at + round) % 2 == 0 {
                 first()?;

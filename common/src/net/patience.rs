@@ -150,7 +150,7 @@ mod tests {
         let reading = tokio::spawn(async move {
             let mut taken = [0; 64];
             for _ in 0..8 {
-                tokio::time::sleep(WRITE_PATIENCE - Duration::from_secs(1)).await;
+                tokio::time::sleep(WRITE_PATIENCE.checked_sub(Duration::from_secs(1)).unwrap()).await;
                 client.read_exact(&mut taken).await.unwrap();
             }
             client

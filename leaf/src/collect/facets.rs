@@ -182,7 +182,7 @@ fn top(limit: usize, mut sources: Vec<(FieldColumn, Vec<(u64, u64)>)>) -> Result
         && column.words.is_some()
     {
         // Ordinals are in the order of the text, so only the words that travel are read.
-        let omitted = cut(counts, limit, |a, b| a.cmp(b));
+        let omitted = cut(counts, limit, std::cmp::Ord::cmp);
         return Ok((texts(column, counts)?, omitted));
     }
     let mut sums = BTreeMap::new();
@@ -192,7 +192,7 @@ fn top(limit: usize, mut sources: Vec<(FieldColumn, Vec<(u64, u64)>)>) -> Result
         }
     }
     let mut rows: Rows = sums.into_iter().collect();
-    let omitted = cut(&mut rows, limit, |a, b| a.cmp(b));
+    let omitted = cut(&mut rows, limit, std::cmp::Ord::cmp);
     Ok((rows, omitted))
 }
 
@@ -241,9 +241,9 @@ mod tests {
     fn the_bound_is_the_largest_count_left_out() {
         let rows = || vec![("b", 5), ("a", 5), ("c", 9), ("d", 1)];
         let mut two = rows();
-        assert_eq!(cut(&mut two, 2, |a, b| a.cmp(b)), 5);
+        assert_eq!(cut(&mut two, 2, std::cmp::Ord::cmp), 5);
         assert_eq!(two, [("c", 9), ("a", 5)]);
-        assert_eq!(cut(&mut rows(), 4, |a, b| a.cmp(b)), 0);
+        assert_eq!(cut(&mut rows(), 4, std::cmp::Ord::cmp), 0);
     }
 
     #[test]

@@ -314,13 +314,12 @@ impl<'a> Single<'a> {
             if (last.0, last.1) != (*score, length) {
                 last = (*score, length, self.invert(length, *score));
             }
-            match last.2 {
-                Some(sum) => scores.push(self.rescorer.finish(*doc, sum)),
-                None => {
-                    let mut one = Vec::with_capacity(1);
-                    self.rescorer.score(&[*doc], &mut one)?;
-                    scores.extend(one);
-                }
+            if let Some(sum) = last.2 {
+                scores.push(self.rescorer.finish(*doc, sum));
+            } else {
+                let mut one = Vec::with_capacity(1);
+                self.rescorer.score(&[*doc], &mut one)?;
+                scores.extend(one);
             }
         }
         Ok(())

@@ -272,7 +272,7 @@ fn a_passed_deadline_or_a_cancel_claims_nothing() {
     let view = testing::shard(&rows, 2);
     let statistics = random::statistics(&Dice::seeded(4), &rows, 20, 1.0);
     let expired = Stop::new(Deadline::after(Duration::ZERO), AtomicBool::new(false).into());
-    let far = Deadline::after(Duration::from_secs(600));
+    let far = Deadline::after(Duration::from_mins(10));
     let cancelled = Stop::new(far, AtomicBool::new(true).into());
     let all = random::node(v1::query::Node::All(v1::MatchAll {}));
     let word = random::term("text", &["w0".into()], 1.0);
@@ -386,7 +386,7 @@ fn bad_input_names_the_field() {
         (
             "after",
             with(&|r| {
-                r.shards[0].after = Some(v1::After { sort: vec![Default::default()], ..Default::default() })
+                r.shards[0].after = Some(v1::After { sort: vec![Default::default()], ..Default::default() });
             }),
         ),
         ("query", with(&|r| r.query = None)),

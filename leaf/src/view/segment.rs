@@ -72,7 +72,7 @@ impl Segment {
         for name in plain.map(|(name, _)| name.as_str()).chain([STATIC_RANK]) {
             columns.insert(name.to_owned(), open_columns(&reader, name)?);
         }
-        Ok(Self { start, static_rank, max_static_rank, key_high, key_low, text, columns, reader })
+        Ok(Self { reader, start, static_rank, max_static_rank, key_high, key_low, text, columns })
     }
 
     /// Documents, hidden ones too.

@@ -117,9 +117,7 @@ fn typed(kind: Kind, value: Value) -> Value {
         (kind, Value::Array(items)) => items.into_iter().map(|item| typed(kind, item)).collect(),
         (Kind::I64 | Kind::U64, Value::Number(n)) => Value::String(n.to_string()),
         // Not the calendar library's instants: those end before the last day of the year 9999 does.
-        (Kind::Date, Value::Number(n)) => {
-            n.as_i64().map_or(Value::Null, |us| Value::String(format_date(us)))
-        }
+        (Kind::Date, Value::Number(n)) => n.as_i64().map_or(Value::Null, |us| Value::String(format_date(us))),
         (Kind::Map, Value::Object(entries)) => {
             entries.into_iter().map(|(name, value)| (name, typed(Kind::Map, value))).collect()
         }

@@ -165,7 +165,7 @@ mod tests {
                     break;
                 }
             }
-            tokio::time::sleep(HEAD_PATIENCE - Duration::from_secs(1)).await;
+            tokio::time::sleep(HEAD_PATIENCE.checked_sub(Duration::from_secs(1)).unwrap()).await;
         }
     }
 }
