@@ -61,6 +61,19 @@ pub enum Error {
         /// The first rejected record, with its place.
         first: Option<String>,
     },
+    /// Input files end too early.
+    #[error(
+        "{files} input file{} could not be read to the end, so documents are missing; the first: {first}; fetch {} \
+         again, or pass --force to publish without the rest",
+        if *files == 1 { "" } else { "s" },
+        if *files == 1 { "it" } else { "them" },
+    )]
+    DamagedInput {
+        /// How many.
+        files: u64,
+        /// The first, with the place and the reason.
+        first: String,
+    },
     /// No document at all.
     #[error(
         "the input has no document ({read} records read, {rejected} rejected); pass --force to publish an empty version"
@@ -120,7 +133,7 @@ impl Classify for Error {
         match self {
             Self::Format(error) => error.class(),
             Self::Engine { .. } | Self::Io { .. } | Self::Panicked => ErrorClass::Internal,
-            Self::Damaged { .. } => ErrorClass::DataLoss,
+            Self::Damaged { .. } | Self::DamagedInput { .. } => ErrorClass::DataLoss,
             Self::Cancelled => ErrorClass::Cancelled,
             Self::Rejects { .. } | Self::KeyCollision { .. } | Self::Empty { .. } | Self::Invalid { .. } => {
                 ErrorClass::InvalidArgument

@@ -5,7 +5,7 @@
 //! its numbers. Rules: a record that cannot be read becomes a [`Reject`] with its place and the limit it broke, and
 //! reading goes on behind it; memory is bounded by one record ([`MAX_DOCUMENT_BYTES`]), whatever the lengths in a file
 //! say; damage of the file itself (cut off, wrong checksum) ends it with a reject of the field `file` after all records
-//! before it. Only a file that cannot be read at all (missing, unknown kind) is an error.
+//! before it, marked because nobody knows how many records it stands for. Only a file that cannot be read at all (missing, unknown kind) is an error.
 
 mod charset;
 mod html;
@@ -68,6 +68,8 @@ pub struct Record {
     /// The archive's checksum does not fit the content. Such records are kept: archives with rewritten bodies are
     /// common.
     pub wrong_digest: bool,
+    /// The file could not be read beyond this place: what follows it, however much, is missing.
+    pub last_of_damaged: bool,
 }
 
 /// Records of one file, in its order.
@@ -109,7 +111,21 @@ impl Place {
     ) -> Record {
         let location = Location { file: self.file.clone(), number: self.number, offset };
         let bytes = read.saturating_sub(std::mem::replace(&mut self.read, read));
-        Record { location, bytes, content, links: Vec::new(), canonical: None, wrong_digest: false }
+        let links = Vec::new();
+        Record {
+            location,
+            bytes,
+            content,
+            links,
+            canonical: None,
+            wrong_digest: false,
+            last_of_damaged: false,
+        }
+    }
+
+    /// The last record of a file that is damaged: why nothing follows.
+    fn damage(&mut self, offset: u64, read: u64, reason: String) -> Record {
+        Record { last_of_damaged: true, ..self.record(offset, read, Err(reject("file", reason))) }
     }
 }
 

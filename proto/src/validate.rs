@@ -42,8 +42,12 @@ pub fn search(request: &SearchRequest) -> Result<(), Failure> {
     for facet in &request.facets {
         at_most("facets.size", facet.size as usize, 10_000)?;
     }
-    if request.statistics.is_none() {
-        return Err(Failure::invalid("statistics", "the query carries no statistics"));
+    match &request.statistics {
+        None => return Err(Failure::invalid("statistics", "the query carries no statistics")),
+        Some(statistics) => {
+            at_most("statistics.terms", statistics.terms.len(), MAX_NODES)?;
+            at_most("statistics.fields", statistics.fields.len(), MAX_NODES)?;
+        }
     }
     match &request.query {
         None => Err(Failure::invalid("query", "there is no query")),
@@ -109,6 +113,17 @@ mod tests {
         assert_eq!(tree(&nested(49)).unwrap_err().limit, Some(48));
         let many = v1::ExpandedQuery { tokens: vec![String::new(); 5000], ..Default::default() };
         assert!(tree(&Query { node: Some(Node::Expanded(many)) }).is_err());
+    }
+
+    #[test]
+    fn statistics_hold_no_more_than_a_query_can_ask_for() {
+        let with = |terms: usize| SearchRequest {
+            statistics: Some(v1::Statistics { terms: vec![Default::default(); terms], ..Default::default() }),
+            query: Some(nested(1)),
+            ..Default::default()
+        };
+        assert!(search(&with(MAX_NODES)).is_ok());
+        assert_eq!(search(&with(MAX_NODES + 1)).unwrap_err().field.as_deref(), Some("statistics.terms"));
     }
 
     #[test]

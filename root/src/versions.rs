@@ -3,7 +3,7 @@
 //!
 //! A query carries the numbers of its pinned version, so a root without them could only guess scores. Therefore a
 //! corpus is served only once its statistics file has the length and checksum that the manifest states, and its
-//! analysis is the one of this build. Statistics of a local store are mapped in place; those of a remote one are
+//! analysis is the one of this build. Statistics of a local store are read in place; those of a remote one are
 //! fetched once into the cache directory. While a store is away, opening is tried again with growing pauses; what is
 //! open stays open.
 

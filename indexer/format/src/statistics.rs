@@ -1,6 +1,9 @@
 //! Document frequencies of every term of every text field over the whole corpus: one finite-state map (fst), key =
-//! field name, 0x1F, term; value = document frequency. The root holds it in memory (mapped) and attaches a query's
+//! field name, 0x1F, term; value = document frequency. The root holds it in memory and attaches a query's
 //! numbers to the request, so that every shard and replica scores on one scale.
+//!
+//! In memory, not mapped: whoever copies a version over the one that is served cuts its files for a moment, and reading
+//! a mapped page that a file no longer has ends the process. What was verified is what is read, until the process ends.
 //!
 //! The map also answers which terms a pattern means. An expansion walks the map by hand and asks the clock after
 //! every few arcs, matching or not: the map's own search yields matches only, so that a pattern that matches nothing
@@ -10,10 +13,9 @@ mod expand;
 mod merge;
 mod pattern;
 
-use std::{collections::BTreeMap, fs::File, path::Path};
+use std::{collections::BTreeMap, fs::File, io::Read, path::Path};
 
 use canopy_common::deadline::Deadline;
-use memmap2::Mmap;
 
 pub use self::merge::write;
 pub use self::pattern::MAX_FUZZY_CHARS;
@@ -30,7 +32,7 @@ pub const SEPARATOR: u8 = 0x1f;
 /// Statistics of one version, opened and verified. Cheap to share by `Arc`.
 pub struct Statistics {
     entry: StatisticsEntry,
-    terms: fst::Map<Mmap>,
+    terms: fst::Map<Vec<u8>>,
 }
 
 /// What a pattern asks for. Words and patterns are folded as the terms are.
@@ -59,7 +61,7 @@ pub struct Expansion {
 }
 
 impl Statistics {
-    /// Opens a file and checks length and checksum against its entry; memory-mapped.
+    /// Opens a file and checks length and checksum against its entry.
     pub fn open(path: &Path, entry: &StatisticsEntry) -> Result<Self> {
         let io = |source| Error::io(path, source);
         let damaged = |reason| Error::Damaged { file: entry.file.path.clone(), reason };
@@ -68,11 +70,11 @@ impl Statistics {
         if bytes != entry.file.bytes {
             return Err(damaged(format!("it has {bytes} bytes, the manifest says {}", entry.file.bytes)));
         }
-        // SAFETY: a published file is never written again: builds write under claimed numbers of their own, and
-        // removal unlinks the name while the mapping keeps the content.
-        let map = unsafe { Mmap::map(&file) }.map_err(io)?;
-        entry.file.check_bytes(&map)?;
-        let terms = fst::Map::new(map).map_err(|error| damaged(error.to_string()))?;
+        let mut content = Vec::new();
+        content.try_reserve_exact(bytes as usize).map_err(|error| io(error.into()))?;
+        file.take(bytes).read_to_end(&mut content).map_err(io)?;
+        entry.file.check_bytes(&content)?;
+        let terms = fst::Map::new(content).map_err(|error| damaged(error.to_string()))?;
         if terms.len() as u64 != entry.terms {
             return Err(damaged(format!("it has {} terms, the manifest says {}", terms.len(), entry.terms)));
         }

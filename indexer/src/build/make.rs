@@ -126,12 +126,14 @@ fn read(
         dropped_fields: seen.dropped_fields.load(Ordering::Relaxed),
         ..BuildCounts::default()
     };
+    let damaged = seen.damaged.load(Ordering::Relaxed);
     if panicked {
         return Err(Error::Panicked);
     }
     stop.result()?;
     let samples = rejects.finish()?;
     rejects.judge(counts.read, counts.rejected, request.max_rejects, samples.first())?;
+    judge_files(request, damaged, &samples)?;
     judge_size(request, plan, counts.read - counts.rejected, &counts)?;
     let buckets = partition.close(memory.keep)?;
     timing.end(Stage::Read);
@@ -185,6 +187,15 @@ fn write(
     let written = written.filter(|_| !panicked).ok_or(Error::Panicked)?;
     timing.end(Stage::Write);
     Ok(written)
+}
+
+/// Refuses input that is not all there: one line of the rejects, but any number of documents.
+fn judge_files(request: &BuildRequest, files: u64, samples: &[RejectLine]) -> Result<()> {
+    if files == 0 || request.force {
+        return Ok(());
+    }
+    let first = samples.iter().find(|line| line.field == "file" && !line.kept).map(ToString::to_string);
+    Err(Error::DamagedInput { files, first: first.unwrap_or_default() })
 }
 
 /// Refuses an empty version and one far smaller than its parent.

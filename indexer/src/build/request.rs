@@ -47,7 +47,7 @@ pub struct BuildRequest {
     pub max_rejects: f64,
     /// Where rejected records go, one JSON object a line. `None`: they are counted and the first few reported.
     pub reject_file: Option<PathBuf>,
-    /// Publish also an empty version, or one below half of its parent.
+    /// Publish also an empty version, one below half of its parent, or one of input files that end too early.
     pub force: bool,
     /// Log offsets that the input contains: partition -> next offset.
     pub cut: BTreeMap<u32, u64>,

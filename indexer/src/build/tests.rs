@@ -85,6 +85,7 @@ fn linked(name: &str, records: Vec<(Value, Vec<(&'static str, &'static str)>)>) 
                 links: links.into_iter().map(link).collect(),
                 canonical: None,
                 wrong_digest: false,
+                last_of_damaged: false,
             }
         })))
     };

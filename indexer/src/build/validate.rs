@@ -47,6 +47,8 @@ pub(crate) struct Validator<'a> {
 pub(crate) struct Counts {
     pub(crate) read: AtomicU64,
     pub(crate) rejected: AtomicU64,
+    /// Files that could not be read to their end.
+    pub(crate) damaged: AtomicU64,
     pub(crate) dropped_fields: AtomicU64,
 }
 
@@ -93,6 +95,7 @@ impl<'a> Validator<'a> {
                 reason,
                 kept,
             };
+            self.counts.damaged.fetch_add(u64::from(record.last_of_damaged), Ordering::Relaxed);
             match record.content.and_then(|object| Document::from_json(self.schema, object)) {
                 Ok(mut document) => {
                     let dropped = std::mem::take(&mut document.dropped);

@@ -61,7 +61,7 @@ impl Iterator for Lines {
                 self.done = true;
                 let whole = self.place.number - 1;
                 let reason = format!("it could be read up to line {whole} only: {failure}");
-                return Some(self.place.record(offset, read, Err(reject("file", reason))));
+                return Some(self.place.damage(offset, read, reason));
             }
             let content = match line {
                 None => break,

@@ -322,3 +322,13 @@ fn wrong_digests_are_marked_and_kept() {
         assert_eq!(records[0].wrong_digest, wrong, "{digest}");
     }
 }
+
+#[test]
+fn a_file_that_is_no_archive_is_not_taken_for_an_empty_one() {
+    let files = Files::new();
+    let path = files.write(b"{\"url\":\"a\"}\n");
+    let records: Vec<Record> = open(&path, Some(Format::Warc)).unwrap().collect();
+    assert_eq!(records.len(), 1);
+    let reject = records[0].content.as_ref().unwrap_err();
+    assert!(records[0].last_of_damaged && reject.reason.contains("no record of a web archive"), "{reject:?}");
+}

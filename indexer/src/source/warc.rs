@@ -142,15 +142,18 @@ impl Archive {
         }
     }
 
-    /// The last record: why the file could not be read to its end.
+    /// The last record: why the file could not be read to its end, or at all.
     fn end(&mut self) -> Option<Record> {
         let (whole, stream) = (self.place.number, self.stream()?);
         let (offset, read) = (stream.position(), stream.read_bytes());
-        let failure = stream.failure()?.to_owned();
+        let reason = match stream.failure() {
+            Some(failure) => format!("it could be read up to record {whole} only: {failure}"),
+            None if whole == 0 && read > 0 => "no record of a web archive is in it".to_owned(),
+            None => return None,
+        };
         self.reader = None;
         self.place.number += 1;
-        let reason = format!("it could be read up to record {whole} only: {failure}");
-        Some(self.place.record(offset, read, Err(reject("file", reason))))
+        Some(self.place.damage(offset, read, reason))
     }
 }
 

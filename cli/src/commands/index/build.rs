@@ -69,7 +69,7 @@ pub struct Args {
     /// Log offsets that the input contains, PARTITION:OFFSET,…
     #[arg(long, value_name = "TOKEN", default_value = "")]
     cut: String,
-    /// Publish also an empty version or one below half of the version before
+    /// Publish also an empty version, one below half of the version before, or one of input files that end too early
     #[arg(long)]
     force: bool,
     /// Prints the report as JSON

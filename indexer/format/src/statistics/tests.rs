@@ -309,3 +309,11 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_file_that_is_cut_after_opening_changes_nothing() {
+    let opened = sample();
+    std::fs::File::create(opened.path()).unwrap();
+    assert_eq!(opened.statistics.document_frequency("text", "cat"), Some(9));
+    assert_eq!(terms(&opened.statistics, "text", Pattern::Prefix("cat".into())), ["cat", "cathedral"]);
+}

@@ -74,6 +74,26 @@ async fn empty_and_shrunken_builds_need_force() {
 }
 
 #[tokio::test]
+async fn a_file_that_ends_too_early_needs_force() {
+    let place = Place::new().await;
+    let text: String = pages(2000).iter().map(|page| format!("{page}\n")).collect();
+    let mut gzip = flate2::write::GzEncoder::new(vec![], flate2::Compression::fast());
+    std::io::Write::write_all(&mut gzip, text.as_bytes()).expect("gzip");
+    let whole = gzip.finish().expect("gzip");
+    let cut = place.directory.path().join("cut.jsonl.gz");
+    fs::write(&cut, &whole[..whole.len() * 2 / 3]).expect("file");
+    let input = || vec![lines("good", pages(10)), Input::file(cut.clone(), None)];
+    let error = build(place.request(), input()).await.expect_err("a third is missing");
+    let text = error.to_string();
+    for part in ["1 input file could not", "cut.jsonl.gz:", "could be read up to line", "--force"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(place.store.versions("web").await.expect("versions").is_empty());
+    let report = build(BuildRequest { force: true, ..place.request() }, input()).await.expect("forced");
+    assert!(report.counts.rejected == 1 && (100..2000).contains(&report.documents), "{}", report.documents);
+}
+
+#[tokio::test]
 async fn two_keys_with_one_hash_fail_the_build_by_name_in_one_shard_and_in_two() {
     fn colliding(key: &str) -> KeyHash {
         if key.ends_with("/3") || key.ends_with("/4") { KeyHash(42) } else { KeyHash::of(key) }
