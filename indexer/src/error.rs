@@ -63,7 +63,7 @@ pub enum Error {
     },
     /// Input files end too early.
     #[error(
-        "{files} input file{} could not be read to the end, so documents are missing; the first: {first}; fetch {} \
+        "{files} input file{} could not be read to the end, so documents may be missing; the first: {first}; fetch {} \
          again, or pass --force to publish without the rest",
         if *files == 1 { "" } else { "s" },
         if *files == 1 { "it" } else { "them" },

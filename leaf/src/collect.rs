@@ -8,6 +8,8 @@
 pub mod exhaustive;
 pub mod facets;
 pub mod grouped;
+pub mod keep;
+pub mod page;
 pub mod pruned;
 pub mod sort;
 pub mod top;

@@ -6,14 +6,15 @@
 //! Cost: one seek per document and clause, for little more than k documents.
 
 use tantivy::{
-    DocId, DocSet, TERMINATED,
+    DocId, DocSet, Score, TERMINATED,
     postings::{Postings, SegmentPostings, TermInfo},
+    query::Bm25Weight,
     schema::IndexRecordOption,
 };
 
 use crate::{
     error::{Error, Result},
-    query::{Leaf, Plan, term::saturate},
+    query::{Leaf, Plan, numbers::TextNumbers, term::saturate},
     view::Segment,
 };
 
@@ -106,5 +107,62 @@ impl<'a> Rescorer<'a> {
         scores.extend(docs.iter().zip(sums).map(|(doc, sum)| self.finish(*doc, sum)));
         self.clauses = Some(clauses);
         Ok(())
+    }
+}
+
+/// Canonical scores of a single term without its postings: the engine's score and the length give back how often the
+/// term occurs, wherever no other number of occurrences has the same engine score.
+pub struct Single<'a> {
+    engine: Bm25Weight,
+    leaf: &'a Leaf,
+    numbers: &'a TextNumbers,
+    rescorer: Rescorer<'a>,
+}
+
+impl<'a> Single<'a> {
+    /// Scores by the one leaf; `rescorer` helps where the numbers leave a doubt.
+    pub fn new(plan: &'a Plan, leaf: &'a Leaf, rescorer: Rescorer<'a>) -> Self {
+        let numbers = &plan.fields[leaf.field];
+        let average = numbers.tokens as f32 / numbers.documents as f32;
+        let frequency = leaf.document_frequency;
+        let engine = Bm25Weight::for_one_term_without_explain(frequency, numbers.documents, average);
+        Self { engine: engine.boost_by(leaf.boost), leaf, numbers, rescorer }
+    }
+
+    /// Scores documents that ascend, with their engine scores.
+    pub fn score(
+        &mut self,
+        candidates: impl Iterator<Item = (DocId, Score)>,
+        scores: &mut Vec<f32>,
+    ) -> Result<()> {
+        let Some(text) = self.rescorer.segment.text(self.numbers.field) else { return Ok(()) };
+        // Many documents are alike.
+        let mut last = (Score::NAN, 0, None);
+        for (doc, score) in candidates {
+            let length = text.lengths.fieldnorm_id(doc);
+            if (last.0, last.1) != (score, length) {
+                last = (score, length, self.invert(length, score));
+            }
+            if let Some(sum) = last.2 {
+                scores.push(self.rescorer.finish(doc, sum));
+            } else {
+                let mut one = Vec::with_capacity(1);
+                self.rescorer.score(&[doc], &mut one)?;
+                scores.extend(one);
+            }
+        }
+        Ok(())
+    }
+
+    fn invert(&self, length: u8, score: Score) -> Option<f64> {
+        let norm = self.numbers.norm(length);
+        let sum = f64::from(score);
+        let count = (norm * sum / (self.leaf.weight - sum) + 0.5) as u32;
+        if !(1..1_000_000).contains(&count) {
+            return None;
+        }
+        let engine = |tf: u32| self.engine.score(length, tf);
+        let only = engine(count) == score && engine(count + 1) != score && engine(count - 1) != score;
+        only.then(|| saturate(self.leaf.weight, f64::from(count), norm))
     }
 }

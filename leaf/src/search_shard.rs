@@ -4,14 +4,10 @@
 //! Which path: flat unions and intersections of terms, by score, without facets, collapse or cursor, go the pruned way
 //! unless an exact total is asked; everything else, and what is so small that the engine's preparations would cost more
 //! than the walk, goes the exhaustive way. Both give the same list to the bit.
-//!
-//! A bounded total counts to [`BOUND`]. For a union the largest term proves it or the whole is small; an intersection is
-//! walked until enough matches were seen, and the engine takes over from there with the page so far.
 
 use canopy_common::error::Failure;
 use canopy_format::schema::Kind;
 use canopy_proto::{convert, v1, validate};
-use tantivy::postings::TermInfo;
 use tokio::time::Instant;
 
 use crate::{
@@ -19,35 +15,22 @@ use crate::{
         Found,
         exhaustive::{self, Collected, Wanted},
         facets::Facet,
-        pruned::{self, Request},
         sort::Sorting,
     },
     error::{Error, Result},
-    query::{
-        Leaf, Numbers, Plan, compile,
-        fields::value_field,
-        plan::Flat,
-        pruned::{MAX_CLAUSES, MAX_LEAD, MAX_POSTINGS, Slack},
-    },
+    query::{Numbers, Plan, compile, fields::value_field},
     stop::{Stop, Ticker},
     view::ShardView,
 };
+
+mod path;
+
+use path::{Path, SMALL, Small};
 
 /// Bounded totals count to here.
 pub const BOUND: u64 = 1000;
 /// Largest weight of the static prior.
 pub const MAX_PRIOR_WEIGHT: f32 = 1e6;
-/// Flat queries of so little work are walked: what the engine prepares for a query costs as much. Measured: a union's
-/// postings, and those of an intersection's rarest term for two clauses and for more.
-const SMALL: Small = Small { union: 64, pair: 512, many: 4096 };
-
-/// See [`SMALL`].
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Small {
-    union: u64,
-    pair: u64,
-    many: u64,
-}
 
 /// What a shard answers.
 #[derive(Debug, Clone, Default)]
@@ -234,115 +217,6 @@ impl Done {
         // Stopping because enough was counted is not a cut.
         let searched = if resume.is_some() { view.documents() } else { searched };
         Self { found, total, at_least, facets, searched, stopped }
-    }
-}
-
-/// The pruned path of a query that is fit for it.
-struct Path<'a> {
-    flat: Flat,
-    leaves: &'a [&'a Leaf],
-    slack: Vec<Slack>,
-    /// Per segment, where the postings of each leaf are.
-    terms: Vec<Vec<Option<TermInfo>>>,
-    /// Matches, where the postings tell without a walk: (value, more than that).
-    total: Option<(u64, bool)>,
-}
-
-impl<'a> Path<'a> {
-    /// `None`: the exhaustive path is the right one.
-    fn choose(
-        view: &ShardView,
-        plan: &Plan,
-        flat: Flat,
-        leaves: &'a [&'a Leaf],
-        wanted: &Wanted,
-        mode: v1::TotalMode,
-        small: Small,
-    ) -> Result<Option<Self>> {
-        if leaves.len() > MAX_CLAUSES {
-            return Ok(None);
-        }
-        let mut terms = Vec::with_capacity(view.base.segments.len());
-        let mut postings = vec![0_u64; leaves.len()];
-        for segment in &view.base.segments {
-            let found = leaves.iter().map(|leaf| segment.term(&leaf.term)).collect::<Result<Vec<_>>>()?;
-            for (sum, term) in postings.iter_mut().zip(&found) {
-                *sum += term.as_ref().map_or(0, |term| u64::from(term.doc_freq));
-            }
-            terms.push(found);
-        }
-        let (least, most) = postings.iter().fold((u64::MAX, 0), |(a, b), n| (a.min(*n), b.max(*n)));
-        let sum: u64 = postings.iter().sum();
-        let (work, limit) = if flat == Flat::And { (least, MAX_LEAD) } else { (sum, MAX_POSTINGS) };
-        let small = match (flat, leaves.len()) {
-            (Flat::And, 2) => small.pair,
-            (Flat::And, 3..) => small.many,
-            _ => small.union,
-        };
-        if work <= small || work > limit {
-            return Ok(None);
-        }
-        let total = match (mode, flat, leaves.len()) {
-            (v1::TotalMode::TotalNone, _, _) => Some((0, true)),
-            (v1::TotalMode::TotalExact, _, 1) if view.tombstones.is_empty() => Some((sum, false)),
-            (v1::TotalMode::TotalExact, _, _) => return Ok(None),
-            (v1::TotalMode::TotalBounded, Flat::And, 2..) => None,
-            (v1::TotalMode::TotalBounded, _, _) => {
-                if most.saturating_sub(view.tombstones.len()) <= BOUND {
-                    return Ok(None);
-                }
-                Some((BOUND, true))
-            }
-        };
-        let prior = |max: f64| if wanted.prior_weight > 0.0 { wanted.prior_weight * max } else { 0.0 };
-        let mut slack = Vec::with_capacity(view.base.segments.len());
-        for segment in &view.base.segments {
-            match Slack::of(plan, leaves, segment, prior(segment.max_static_rank)) {
-                Some(known) => slack.push(known),
-                None => return Ok(None),
-            }
-        }
-        Ok(Some(Self { flat, leaves, slack, terms, total }))
-    }
-
-    fn run(
-        &self,
-        view: &ShardView,
-        plan: &Plan,
-        mut wanted: Wanted,
-        mode: v1::TotalMode,
-        ticker: &Ticker<'_>,
-    ) -> Result<Done> {
-        let (mut known, mut start) = (Vec::new(), (0, 0));
-        let mut total = self.total;
-        if total.is_none() {
-            wanted.enough = Some(BOUND + 1);
-            let collected = exhaustive::collect(view, plan, &wanted, ticker)?;
-            let Some(resume) = collected.resume else { return Ok(Done::of(view, collected, mode)) };
-            (known, start) = (collected.found, resume);
-            total = Some((BOUND, true));
-        }
-        let Wanted { k, prior_weight, .. } = wanted;
-        let request = Request {
-            plan,
-            flat: self.flat,
-            leaves: self.leaves,
-            k,
-            prior_weight,
-            slack: &self.slack,
-            terms: &self.terms,
-        };
-        let done = pruned::collect(view, &request, known, start, ticker)?;
-        let (total, at_least) = total.unwrap_or((0, true));
-        let facets = Vec::new();
-        Ok(Done {
-            found: done.found,
-            total,
-            at_least,
-            facets,
-            searched: done.searched,
-            stopped: done.stopped,
-        })
     }
 }
 

@@ -22,6 +22,8 @@ pub struct Row {
     pub key: String,
     /// (token, position) of the text fields.
     pub text: BTreeMap<&'static str, Vec<(String, u32)>>,
+    /// How often each token is in a text field.
+    pub counts: BTreeMap<&'static str, BTreeMap<String, u32>>,
     /// Keywords.
     pub words: BTreeMap<&'static str, Vec<String>>,
     /// Whole numbers and dates.
@@ -42,7 +44,16 @@ impl Row {
     /// A document of words at consecutive positions.
     pub fn of(key: &str, field: &'static str, words: &str) -> Self {
         let tokens = words.split_whitespace().enumerate().map(|(at, word)| (word.to_owned(), at as u32));
-        Self { key: key.into(), text: [(field, tokens.collect())].into(), ..Self::default() }
+        Self { key: key.into(), text: [(field, tokens.collect())].into(), ..Self::default() }.counted()
+    }
+
+    /// Counts the tokens.
+    fn counted(mut self) -> Self {
+        for (field, tokens) in &self.text {
+            let counts = self.counts.entry(field).or_default();
+            tokens.iter().for_each(|(token, _)| *counts.entry(token.clone()).or_insert(0) += 1);
+        }
+        self
     }
 
     /// Hash of the key.
@@ -204,5 +215,5 @@ fn row(dice: &Dice, n: usize, vocabulary: u64) -> Row {
         };
         row.attributes.push(("color".into(), value));
     }
-    row
+    row.counted()
 }

@@ -56,6 +56,16 @@ impl Driver {
         let (shell, output, port) = spawn();
         let client = Client::new(NetIo::tcp(), &format!("127.0.0.1:{port}"), PATIENCE);
         let mut driver = Self { client, session: String::new(), _shell: shell, _output: output };
+        driver.session = driver.open(profile).await;
+        driver
+    }
+
+    /// Whether the browser still lives: one may die on a machine that is short of memory.
+    pub async fn lives(&self) -> bool {
+        self.get("/url").await.is_ok()
+    }
+
+    async fn open(&self, profile: &Path) -> String {
         let args = [
             "--headless",
             "--no-sandbox",
@@ -75,10 +85,9 @@ impl Driver {
             "goog:loggingPrefs": { "browser": "ALL" },
             "goog:chromeOptions": { "args": args },
         } } });
-        let session = driver.send("/session", wanted).await;
+        let session = self.send("/session", wanted).await;
         let session = session.unwrap_or_else(|error| panic!("the browser does not start: {error}"));
-        session["sessionId"].as_str().expect("a session").clone_into(&mut driver.session);
-        driver
+        session["sessionId"].as_str().expect("a session").to_owned()
     }
 
     async fn send(&self, path: &str, body: Value) -> Result<Value, String> {

@@ -14,7 +14,7 @@ const FOCUS: &str = "const e = document.activeElement;
     return (seen ? '' : 'unseen ') + part + ' ' + (e.id || e.innerText.split('\\n')[0].trim())";
 
 /// Presses Tab until the focus is on something whose name begins so; what it passed.
-async fn tab_to(page: &Page<'_>, wanted: &str) -> Vec<String> {
+async fn tab_to(page: &Page, wanted: &str) -> Vec<String> {
     let mut passed = Vec::new();
     while passed.len() < 100 {
         page.press(TAB).await;

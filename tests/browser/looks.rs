@@ -41,12 +41,12 @@ const WIDE: &str = "return document.documentElement.scrollWidth <= innerWidth ? 
         .map(e => `${e.tagName}.${e.className}`)";
 
 /// The check must see a fault, or it proves nothing.
-async fn sees(page: &Page<'_>, check: &str, fault: &str) {
+async fn sees(page: &Page, check: &str, fault: &str) {
     page.run(fault, json!([])).await;
     assert_ne!(page.run(check, json!([])).await, Value::Array(Vec::new()), "{fault}");
 }
 
-async fn none(page: &Page<'_>, script: &str, what: &str) {
+async fn none(page: &Page, script: &str, what: &str) {
     let found = page.run(script, json!([])).await;
     assert_eq!(found, Value::Array(Vec::new()), "{what}");
 }

@@ -1,10 +1,13 @@
 //! What a person does with the page and sees of it. Keys and clicks go through the browser's own input; what is seen is
 //! read off the rendered document.
 
-use std::{path::PathBuf, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use base64::Engine;
-use canopy_tests::wait::wait_for;
+use canopy_tests::{
+    form::{Form, form},
+    wait::wait_for,
+};
 use serde_json::{Value, json};
 
 use crate::driver::Driver;
@@ -19,15 +22,15 @@ pub const ESCAPE: &str = "\u{e00c}";
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The window, showing pages of one root.
-pub struct Page<'a> {
-    driver: &'a Driver,
+pub struct Page {
+    driver: Arc<Driver>,
     root: String,
 }
 
-impl<'a> Page<'a> {
+impl Page {
     /// The window as a person finds it: empty, wide, light, with scripts.
-    pub async fn fresh(driver: &'a Driver, root: &str) -> Self {
-        let page = Self::attached(driver, root);
+    pub async fn fresh(driver: Arc<Driver>, root: &str) -> Self {
+        let page = Self { driver, root: format!("http://{root}") };
         page.driver.tools("Emulation.setScriptExecutionDisabled", json!({ "value": false })).await;
         page.driver.tools("Emulation.clearDeviceMetricsOverride", json!({})).await;
         page.dark(false).await;
@@ -37,8 +40,8 @@ impl<'a> Page<'a> {
     }
 
     /// The window as it is.
-    pub fn attached(driver: &'a Driver, root: &str) -> Self {
-        Self { driver, root: format!("http://{root}") }
+    pub fn of(driver: Arc<Driver>) -> Self {
+        Self { driver, root: String::new() }
     }
 
     async fn command(&self, path: &str, body: Value) -> Value {
@@ -187,8 +190,15 @@ impl<'a> Page<'a> {
         lines.map(|line| line["message"].as_str().unwrap_or_default().to_owned()).collect()
     }
 
-    /// Keeps a picture of the window.
-    pub async fn picture(&self, name: &str) -> PathBuf {
+    /// Keeps a picture of the window for people to look at, in the long form of the tests.
+    pub async fn picture(&self, name: &str) {
+        if form() == Form::Long {
+            self.keep_picture(name).await;
+        }
+    }
+
+    /// Keeps a picture of the window; where it is.
+    pub async fn keep_picture(&self, name: &str) -> PathBuf {
         let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("browser");
         std::fs::create_dir_all(&dir).expect("a writable directory");
         let path = dir.join(format!("{name}.png"));

@@ -16,7 +16,7 @@ async fn api(world: &World, q: &str) -> Answered {
 }
 
 /// Every result has a title, an address and a snippet, and nothing in the snippet but text and marks.
-async fn results_are_whole(page: &Page<'_>) {
+async fn results_are_whole(page: &Page) {
     let script = "return [...document.querySelectorAll('.hit')].filter(hit =>
         !hit.querySelector('h2 a').innerText.trim() || !hit.querySelector('.address').innerText.trim() ||
         !hit.querySelector('.snippet').innerText.trim() ||

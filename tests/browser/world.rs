@@ -2,9 +2,10 @@
 //! test that harms a tree starts one of its own.
 
 use std::{
+    any::Any,
     panic::{AssertUnwindSafe, resume_unwind},
     path::Path,
-    sync::OnceLock,
+    sync::{Arc, OnceLock},
 };
 
 use canopy_cli::config::Config;
@@ -40,7 +41,7 @@ pub struct World {
     pub shelf: Shelf,
     /// A tree that is never harmed.
     pub tree: Cluster,
-    driver: Driver,
+    driver: Mutex<Arc<Driver>>,
 }
 
 /// Pages that try to be more than text.
@@ -93,19 +94,38 @@ async fn make() -> World {
     let config = config(&Shape::two_levels(4, 2), &[(WEB, SHARDS)]);
     let profile = shelf.dir().join("profile");
     let (tree, driver) = tokio::join!(Cluster::start(&shelf.store, &config), Driver::start(&profile));
-    World { shelf, tree, driver }
+    World { shelf, tree, driver: Mutex::new(Arc::new(driver)) }
 }
 
 impl World {
+    fn driver(&self) -> Arc<Driver> {
+        self.driver.lock().clone()
+    }
+
     /// The window, on some tree.
-    pub async fn page(&self, tree: &Cluster) -> Page<'_> {
-        Page::fresh(&self.driver, tree.root().address()).await
+    pub async fn page(&self, tree: &Cluster) -> Page {
+        Page::fresh(self.driver(), tree.root().address()).await
+    }
+
+    /// Runs a test. When it fails, a picture of what it saw is kept; when it does not, the browser must have found
+    /// nothing to complain about.
+    async fn attempt(&self, name: &str, test: impl Future<Output = ()>) -> Result<(), Box<dyn Any + Send>> {
+        let checked = async {
+            test.await;
+            assert_eq!(Page::of(self.driver()).console().await, [""; 0], "complaints of the browser");
+        };
+        let ended = AssertUnwindSafe(checked).catch_unwind().await;
+        if ended.is_err() && self.driver().lives().await {
+            let picture = Page::of(self.driver()).keep_picture(&format!("failed-{name}")).await;
+            eprintln!("what the browser showed: {}", picture.display());
+        }
+        ended
     }
 }
 
-/// Runs a test; the tests take turns at the browser. When one fails, a picture of what it saw is kept; when it does
-/// not, the browser must have found nothing to complain about.
-pub fn with_browser<F: Future<Output = ()>>(name: &str, test: impl FnOnce(&'static World) -> F) {
+/// Runs a test; the tests take turns at the browser. A browser that died says nothing about the page: the test is run
+/// once more in a new one.
+pub fn with_browser<F: Future<Output = ()>>(name: &str, test: impl Fn(&'static World) -> F) {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     static WORLD: OnceLock<World> = OnceLock::new();
     static TURN: Mutex<()> = Mutex::new(());
@@ -116,12 +136,12 @@ pub fn with_browser<F: Future<Output = ()>>(name: &str, test: impl FnOnce(&'stat
     });
     let world = WORLD.get_or_init(|| runtime.block_on(make()));
     runtime.block_on(async {
-        let ended = AssertUnwindSafe(test(world)).catch_unwind().await;
-        let page = Page::attached(&world.driver, "");
-        if let Err(panic) = ended {
-            eprintln!("what the browser showed: {}", page.picture(&format!("failed-{name}")).await.display());
-            resume_unwind(panic);
+        let mut ended = world.attempt(name, test(world)).await;
+        if !world.driver().lives().await {
+            let driver = Driver::start(&world.shelf.dir().join(format!("profile-{name}"))).await;
+            *world.driver.lock() = Arc::new(driver);
+            ended = world.attempt(name, test(world)).await;
         }
-        assert_eq!(page.console().await, [""; 0], "complaints of the browser");
+        ended.unwrap_or_else(|panic| resume_unwind(panic));
     });
 }

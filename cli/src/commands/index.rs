@@ -78,10 +78,21 @@ async fn open(which: &Which) -> Result<(VersionStore, Manifest)> {
 async fn list(which: &Which) -> Result<()> {
     let store = open_store(&which.store)?;
     store.corpus(&which.corpus).await?;
-    let mut manifests = Vec::new();
+    let (mut manifests, mut unreadable) = (Vec::new(), Vec::new());
     for version in store.versions(&which.corpus).await? {
-        manifests.push(store.manifest(&which.corpus, version).await?);
+        match store.manifest(&which.corpus, version).await {
+            Ok(manifest) => manifests.push(manifest),
+            Err(error) => unreadable.push(format!("{version}: {error}")),
+        }
     }
+    show_list(which, &manifests)?;
+    if !unreadable.is_empty() {
+        bail!("{}; hint: remove its directory, or copy or build it again", unreadable.join("; "));
+    }
+    Ok(())
+}
+
+fn show_list(which: &Which, manifests: &[Manifest]) -> Result<()> {
     let bytes = |manifest: &Manifest| manifest.shards.iter().map(|shard| shard.bytes).sum::<u64>();
     if which.json {
         let list: Vec<_> = manifests
@@ -102,7 +113,7 @@ async fn list(which: &Which) -> Result<()> {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     table.set_header(["version", "created", "documents", "shards", "size", "schema"]);
-    for m in &manifests {
+    for m in manifests {
         table.add_row([
             m.version.to_string(),
             m.created.clone(),
@@ -208,4 +219,35 @@ async fn diff(from: Option<u64>, which: &Which) -> Result<()> {
         say!("{report}");
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use canopy_format::{
+        schema::Schema,
+        store::{Corpus, Ordering},
+    };
+
+    use super::*;
+
+    #[tokio::test]
+    async fn one_damaged_version_does_not_hide_the_others() {
+        let place = std::env::temp_dir().join(format!("canopy-index-list-{}", std::process::id()));
+        let url = place.display().to_string();
+        let store = VersionStore::open(&url, true).unwrap();
+        let (name, schema) = ("web".to_owned(), Schema::web());
+        let corpus = Corpus { name, schema, partitions: 16, ordering: Ordering::Log };
+        store.create_corpus(&corpus).await.unwrap();
+        for version in [1, 2] {
+            let dir = store.version_dir("web", Version(version)).unwrap();
+            std::fs::create_dir_all(&dir).unwrap();
+            std::fs::write(dir.join("manifest.json"), "{").unwrap();
+        }
+        let which = Which { corpus: "web".into(), store: url, version: None, json: true };
+        let error = list(&which).await.unwrap_err().to_string();
+        std::fs::remove_dir_all(&place).unwrap();
+        for part in ["v1: ", "v2: ", "is damaged", "; hint: "] {
+            assert!(error.contains(part), "{part}: {error}");
+        }
+    }
 }

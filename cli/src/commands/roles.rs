@@ -1,6 +1,6 @@
 //! `canopy up` runs all roles of a file in one process; `canopy root|aggregator|leaf` runs one.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use anyhow::{Result, anyhow};
 use canopy_common::telemetry;
@@ -11,6 +11,9 @@ use crate::{
     failure::open_store,
     tree::{Surroundings, Tree},
 };
+
+/// Signals within this time are one.
+const ONE_SIGNAL: Duration = Duration::from_millis(250);
 
 /// `canopy up`.
 #[derive(clap::Args)]
@@ -98,11 +101,18 @@ async fn serve(config: &Config, service: &str, here: impl Fn(&NodeConfig) -> boo
     tokio::select! {
         biased;
         stopped = tree.stop() => stopped,
-        second = termination() => {
+        second = again() => {
             drain.abort();
             Err(anyhow!("stopped by a second {}", second?))
         }
     }
+}
+
+/// Waits for a second signal. `timeout`, terminals and supervisors often send one signal twice, to the process and to
+/// its group: what comes at once is still the first.
+async fn again() -> Result<&'static str> {
+    tokio::time::sleep(ONE_SIGNAL).await;
+    termination().await
 }
 
 /// Waits for SIGTERM or SIGINT.

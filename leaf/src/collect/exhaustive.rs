@@ -11,20 +11,19 @@ use tantivy::{DocId, TERMINATED};
 use super::{
     Found, Mask,
     facets::{Facet, SegmentCounts, finish},
-    grouped::Grouped,
-    sort::{SegmentSorting, Sorting},
-    top::{Entry, Place, Top},
+    keep::Keep,
+    sort::Sorting,
 };
 use crate::{
     error::Result,
     query::{
         Plan,
         fields::ValueField,
-        matcher::{self, Context, Walk},
+        matcher::{self, Batch, Context, Walk},
     },
     rescore::{prior, round},
     stop::Ticker,
-    view::{FieldColumn, Segment, ShardView},
+    view::{Segment, ShardView},
 };
 
 /// What a request wants of a shard.
@@ -73,9 +72,8 @@ pub fn collect(view: &ShardView, plan: &Plan, wanted: &Wanted, ticker: &Ticker<'
         }
         let mut run = Run::open(wanted, segment, ord)?;
         run.walk(view, plan, ticker, &mut all)?;
-        let (found, counted) = run.found()?;
-        all.found.extend(found);
-        counts.push(counted);
+        all.found.extend(run.keep.found(ord as u32)?);
+        counts.push(run.counts);
         if ticker.stopped() || all.resume.is_some() {
             break;
         }
@@ -110,49 +108,15 @@ struct Run<'a> {
     wanted: &'a Wanted,
     segment: &'a Segment,
     ord: usize,
-    sorting: SegmentSorting,
-    after: Option<(u128, Option<Box<[u128]>>)>,
-    groups: Option<FieldColumn>,
     counts: SegmentCounts,
-    keep: Keep,
-    by_score: bool,
-    /// Plain order by score: lower scores can't enter.
-    least: f32,
-}
-
-enum Keep {
-    Nothing,
-    Top(Top),
-    Grouped(Grouped),
+    keep: Keep<'a>,
 }
 
 impl<'a> Run<'a> {
     fn open(wanted: &'a Wanted, segment: &'a Segment, ord: usize) -> Result<Self> {
-        let sorting = wanted.sorting.in_segment(segment)?;
-        let after = wanted.after.as_ref().map(|after| sorting.place_of(after)).transpose()?;
-        let mut groups = None;
-        if let Some(field) = &wanted.collapse {
-            groups = segment.columns(&field.name)?.into_iter().find(|column| column.words.is_some());
-        }
         let counts = SegmentCounts::open(&wanted.facets, segment)?;
-        let keep = match (wanted.k, &groups) {
-            (0, _) => Keep::Nothing,
-            (k, None) => Keep::Top(Top::new(k)),
-            (k, Some(_)) => Keep::Grouped(Grouped::new(k)),
-        };
-        let by_score = wanted.sorting.by_score();
-        Ok(Self {
-            wanted,
-            segment,
-            ord,
-            sorting,
-            after,
-            groups,
-            counts,
-            keep,
-            by_score,
-            least: f32::NEG_INFINITY,
-        })
+        let keep = Keep::open(wanted, segment)?;
+        Ok(Self { wanted, segment, ord, counts, keep })
     }
 
     fn walk(
@@ -169,104 +133,88 @@ impl<'a> Run<'a> {
         }
         let mask = Mask::of(view, self.segment);
         let mut considered = 0;
-        if let Some(mut walk) = walk {
-            let mut doc = walk.doc();
-            while doc != TERMINATED {
-                if !mask.hides(doc) {
-                    self.offer(doc, &mut walk, ticker);
-                    if ticker.stopped() {
-                        break;
-                    }
-                    all.total += 1;
-                    self.counts.count(doc);
-                    if Some(all.total) == self.wanted.enough {
-                        all.resume = Some((self.ord, doc + 1));
-                        return Ok(());
-                    }
-                }
-                considered = doc + 1;
-                doc = walk.advance();
-            }
+        if let Some(walk) = walk {
+            considered = if self.wanted.sorting.by_score() || !scoring {
+                self.batches(walk, mask, ticker, all)
+            } else {
+                self.singles(walk, mask, ticker, all)
+            };
         }
-        all.searched += u64::from(if ticker.stopped() { considered } else { self.segment.documents() });
+        if all.resume.is_none() {
+            all.searched += u64::from(if ticker.stopped() { considered } else { self.segment.documents() });
+        }
         Ok(())
     }
 
-    /// Offers a match. One that the ticker cut short is scored in part, so it is never pushed.
-    fn offer(&mut self, doc: DocId, walk: &mut Walk<'_>, ticker: &Ticker<'_>) {
-        let by_score = self.by_score;
-        let mut score = if by_score { self.score(doc, walk) } else { 0.0 };
-        if score < self.least {
-            return;
-        }
-        let worst = match &self.keep {
-            Keep::Nothing => return,
-            Keep::Top(top) => top.worst(),
-            Keep::Grouped(grouped) => grouped.worst(),
-        };
-        let first = self.sorting.first(doc, score);
-        if worst.is_some_and(|worst| worst.first < first)
-            || self.after.as_ref().is_some_and(|after| first < after.0)
-        {
-            return;
-        }
-        let place = Place { first, rest: self.sorting.rest(doc, score), key: self.segment.key(doc) };
-        if worst.is_some_and(|worst| *worst <= place) || !self.is_after(&place) {
-            return;
-        }
-        if !by_score {
-            score = self.score(doc, walk);
-        }
-        if ticker.stopped() {
-            return;
-        }
-        let entry = Entry { place, doc, score };
-        match &mut self.keep {
-            Keep::Nothing => {}
-            Keep::Top(top) => {
-                top.push(entry);
-                if !self.wanted.sorting.values
-                    && let Some(worst) = top.worst_entry()
-                {
-                    self.least = worst.score;
+    /// Takes the matches in batches with their sums; the end of what was considered. A batch that the ticker cut short
+    /// is thrown away whole.
+    fn batches(
+        &mut self,
+        mut walk: Walk<'_>,
+        mask: Mask<'_>,
+        ticker: &Ticker<'_>,
+        all: &mut Collected,
+    ) -> DocId {
+        let scoring = self.wanted.k > 0;
+        let mut batch = Batch::new(scoring);
+        let mut considered = 0;
+        loop {
+            walk.fill(&mut batch);
+            if ticker.stopped() || batch.docs().is_empty() {
+                return considered;
+            }
+            for (doc, sum) in batch.iter().filter(|(doc, _)| !mask.hides(*doc)) {
+                if scoring {
+                    let score = round(sum + prior(self.segment, doc, self.wanted.prior_weight));
+                    if score >= self.keep.least {
+                        self.keep.offer(doc, score, &mut || Some(score));
+                    }
+                }
+                if self.count(doc, all) {
+                    return considered;
                 }
             }
-            Keep::Grouped(grouped) => {
-                grouped.push(entry, self.groups.as_ref().and_then(|column| column.values.first(doc)));
-            }
+            considered = batch.docs().last().map_or(considered, |doc| doc + 1);
         }
     }
 
-    fn is_after(&self, place: &Place) -> bool {
-        let (Some((first, rest)), Some(after)) = (&self.after, &self.wanted.after) else { return true };
-        (place.first, &place.rest, place.key) > (*first, rest, after.key)
-    }
-
-    fn score(&self, doc: DocId, walk: &mut Walk<'_>) -> f32 {
-        let mut sum = 0.0;
-        walk.score(&mut sum);
-        round(sum + prior(self.segment, doc, self.wanted.prior_weight))
-    }
-
-    /// The segment's list, in values.
-    fn found(self) -> Result<(Vec<Found>, SegmentCounts)> {
-        let entries = match self.keep {
-            Keep::Nothing => Vec::new(),
-            Keep::Top(top) => top.into_sorted().into_iter().map(|entry| (entry, None)).collect(),
-            Keep::Grouped(grouped) => grouped.into_sorted(),
-        };
-        let mut found = Vec::with_capacity(entries.len());
-        for (Entry { place, doc, score }, group) in entries {
-            let mut values = Vec::new();
-            if self.wanted.sorting.values {
-                values = self.sorting.values(place.first, place.rest.as_deref())?;
+    /// Takes the matches one by one, scoring only those that enter.
+    fn singles(
+        &mut self,
+        mut walk: Walk<'_>,
+        mask: Mask<'_>,
+        ticker: &Ticker<'_>,
+        all: &mut Collected,
+    ) -> DocId {
+        let (segment, prior_weight) = (self.segment, self.wanted.prior_weight);
+        let mut considered = 0;
+        let mut doc = walk.doc();
+        while doc != TERMINATED {
+            if !mask.hides(doc) {
+                self.keep.offer(doc, 0.0, &mut || {
+                    let mut sum = 0.0;
+                    walk.score(&mut sum);
+                    // One that the ticker cut short is scored in part.
+                    (!ticker.stopped()).then(|| round(sum + prior(segment, doc, prior_weight)))
+                });
+                if ticker.stopped() || self.count(doc, all) {
+                    break;
+                }
             }
-            let collapse = match (&self.groups, group) {
-                (Some(column), Some(ord)) => column.word(ord)?,
-                _ => String::new(),
-            };
-            found.push(Found { values, score, key: place.key, segment: self.ord as u32, doc, collapse });
+            considered = doc + 1;
+            doc = walk.advance();
         }
-        Ok((found, self.counts))
+        considered
+    }
+
+    /// Counts a match; whether that was enough.
+    #[inline]
+    fn count(&mut self, doc: DocId, all: &mut Collected) -> bool {
+        all.total += 1;
+        self.counts.count(doc);
+        if Some(all.total) == self.wanted.enough {
+            all.resume = Some((self.ord, doc + 1));
+        }
+        all.resume.is_some()
     }
 }

@@ -6,21 +6,17 @@
 //! or when there are too many of them (all documents alike: then the k best by key hash are kept and the rest
 //! forgotten), so memory is bounded by k, never by the number of ties.
 
-use std::{cmp::Reverse, collections::BinaryHeap};
+use tantivy::{DocId, Score, postings::TermInfo};
 
-use tantivy::{DocId, Score, postings::TermInfo, query::Bm25Weight};
-
-use super::{Found, Mask};
+use super::{Found, Mask, page::Page};
 use crate::{
     error::{Error, Result},
     query::{
         Leaf, Plan,
-        numbers::TextNumbers,
         plan::Flat,
         pruned::{Slack, weight},
-        term::saturate,
     },
-    rescore::{Rescorer, prior},
+    rescore::{Rescorer, Single, prior},
     stop::Ticker,
     view::{Segment, ShardView},
 };
@@ -92,56 +88,6 @@ pub fn collect(
         }
     }
     Ok(Pruned { found: page.kept, searched, stopped: ticker.stopped() })
-}
-
-/// The page so far, over all segments.
-struct Page {
-    k: usize,
-    /// Scored canonically; sorted, at most k after each settling.
-    kept: Vec<Found>,
-    /// The k best lowest scores, as the bits of doubles that are not negative, which compare as the doubles do.
-    lowest: BinaryHeap<Reverse<u64>>,
-    /// The k-th of them; minus infinity while there are fewer.
-    floor: f64,
-}
-
-impl Page {
-    fn new(k: usize, known: Vec<Found>) -> Self {
-        let mut page = Self { k: k.max(1), kept: known, lowest: BinaryHeap::new(), floor: f64::NEG_INFINITY };
-        page.trim();
-        page
-    }
-
-    /// Counts a lowest score; whether the floor rose.
-    fn push(&mut self, lowest: f64) -> bool {
-        let bits = lowest.max(0.0).to_bits();
-        if self.lowest.len() < self.k {
-            self.lowest.push(Reverse(bits));
-        } else if lowest <= self.floor {
-            return false;
-        } else if let Some(mut last) = self.lowest.peek_mut() {
-            *last = Reverse(bits);
-        }
-        self.lift()
-    }
-
-    fn lift(&mut self) -> bool {
-        let before = self.floor;
-        if self.lowest.len() >= self.k {
-            self.floor = self.lowest.peek().map_or(before, |low| f64::from_bits(low.0));
-        }
-        self.floor > before
-    }
-
-    /// Keeps the first k of what is scored, and takes the floor from them.
-    fn trim(&mut self) {
-        // Canonical scores are not negative.
-        self.kept.sort_unstable_by_key(|hit| (Reverse(hit.score.to_bits()), hit.key));
-        self.kept.truncate(self.k);
-        self.lowest.clear();
-        self.lowest.extend(self.kept.iter().map(|hit| Reverse(f64::from(hit.score).to_bits())));
-        self.lift();
-    }
 }
 
 /// A candidate that waits for its canonical score.
@@ -249,14 +195,17 @@ impl<'a> Run<'a> {
             return Ok(());
         }
         if self.scorer.is_none() {
-            self.scorer = Some(Scorer::open(self.request, self.segment, self.ord)?);
+            self.scorer = Some(self.open_scorer());
         }
         let docs: Vec<DocId> = self.waiting.iter().map(|candidate| candidate.doc).collect();
         let keys = self.segment.keys(&docs);
         let mut scores = Vec::with_capacity(docs.len());
         match &mut self.scorer {
             Some(Scorer::Postings(rescorer)) => rescorer.score(&docs, &mut scores)?,
-            Some(Scorer::Single(single)) => single.score(&self.waiting, &mut scores)?,
+            Some(Scorer::Single(single)) => {
+                let waiting = self.waiting.iter().map(|candidate| (candidate.doc, candidate.score));
+                single.score(waiting, &mut scores)?;
+            }
             None => {}
         }
         for ((doc, score), key) in docs.into_iter().zip(scores).zip(keys) {
@@ -267,73 +216,20 @@ impl<'a> Run<'a> {
         self.page.trim();
         Ok(())
     }
+
+    fn open_scorer(&self) -> Scorer<'a> {
+        let Request { plan, leaves, prior_weight, terms, .. } = self.request;
+        let terms = terms.get(self.ord as usize).map_or(&[][..], Vec::as_slice);
+        let rescorer = Rescorer::new(plan, leaves, terms, self.segment, *prior_weight);
+        match leaves {
+            [leaf] => Scorer::Single(Single::new(plan, leaf, rescorer)),
+            _ => Scorer::Postings(rescorer),
+        }
+    }
 }
 
 /// Where canonical scores come from.
 enum Scorer<'a> {
     Postings(Rescorer<'a>),
     Single(Single<'a>),
-}
-
-impl<'a> Scorer<'a> {
-    fn open(request: &'a Request<'a>, segment: &'a Segment, ord: u32) -> Result<Self> {
-        let terms = request.terms.get(ord as usize).map_or(&[][..], Vec::as_slice);
-        let Request { plan, leaves, prior_weight, .. } = request;
-        let rescorer = Rescorer::new(plan, leaves, terms, segment, *prior_weight);
-        Ok(match leaves {
-            [leaf] => Self::Single(Single::new(plan, leaf, rescorer)),
-            _ => Self::Postings(rescorer),
-        })
-    }
-}
-
-/// Canonical scores of a single term without its postings: the engine's score and the length give back how often the
-/// term occurs, wherever no other number of occurrences has the same engine score.
-struct Single<'a> {
-    engine: Bm25Weight,
-    leaf: &'a Leaf,
-    numbers: &'a TextNumbers,
-    rescorer: Rescorer<'a>,
-}
-
-impl<'a> Single<'a> {
-    fn new(plan: &'a Plan, leaf: &'a Leaf, rescorer: Rescorer<'a>) -> Self {
-        let numbers = &plan.fields[leaf.field];
-        let average = numbers.tokens as f32 / numbers.documents as f32;
-        let frequency = leaf.document_frequency;
-        let engine = Bm25Weight::for_one_term_without_explain(frequency, numbers.documents, average);
-        Self { engine: engine.boost_by(leaf.boost), leaf, numbers, rescorer }
-    }
-
-    fn score(&mut self, waiting: &[Waiting], scores: &mut Vec<f32>) -> Result<()> {
-        let Some(text) = self.rescorer.segment.text(self.numbers.field) else { return Ok(()) };
-        // Many documents are alike.
-        let mut last = (Score::NAN, 0, None);
-        for Waiting { doc, score, .. } in waiting {
-            let length = text.lengths.fieldnorm_id(*doc);
-            if (last.0, last.1) != (*score, length) {
-                last = (*score, length, self.invert(length, *score));
-            }
-            if let Some(sum) = last.2 {
-                scores.push(self.rescorer.finish(*doc, sum));
-            } else {
-                let mut one = Vec::with_capacity(1);
-                self.rescorer.score(&[*doc], &mut one)?;
-                scores.extend(one);
-            }
-        }
-        Ok(())
-    }
-
-    fn invert(&self, length: u8, score: Score) -> Option<f64> {
-        let norm = self.numbers.norm(length);
-        let sum = f64::from(score);
-        let count = (norm * sum / (self.leaf.weight - sum) + 0.5) as u32;
-        if !(1..1_000_000).contains(&count) {
-            return None;
-        }
-        let engine = |tf: u32| self.engine.score(length, tf);
-        let only = engine(count) == score && engine(count + 1) != score && engine(count - 1) != score;
-        only.then(|| saturate(self.leaf.weight, f64::from(count), norm))
-    }
 }

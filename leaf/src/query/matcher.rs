@@ -29,8 +29,70 @@ pub trait Matcher {
     fn cost(&self) -> u64;
     /// Adds the scores of the leaves that match the document it stands on, in order.
     fn score(&mut self, sum: &mut f64);
+    /// Takes the document it stands on and those that follow, as many as a batch holds, with their sums, and goes behind
+    /// them. One call instead of two a document.
+    fn fill(&mut self, batch: &mut Batch) {
+        batch.clear();
+        let mut doc = self.doc();
+        while doc != TERMINATED && !batch.full() {
+            let mut sum = 0.0;
+            if batch.scoring {
+                self.score(&mut sum);
+            }
+            batch.push(doc, sum);
+            doc = self.advance();
+        }
+    }
     /// The same parts as [`Matcher::score`] adds, in the same order, in words.
     fn explain(&mut self, parts: &mut Vec<Part>);
+}
+
+/// Documents that a batch holds.
+const BATCH: usize = 64;
+
+/// Some documents with their sums.
+pub struct Batch {
+    docs: [DocId; BATCH],
+    sums: [f64; BATCH],
+    len: usize,
+    scoring: bool,
+}
+
+impl Batch {
+    /// An empty batch.
+    pub fn new(scoring: bool) -> Self {
+        Self { docs: [0; BATCH], sums: [0.0; BATCH], len: 0, scoring }
+    }
+
+    /// Forgets all.
+    pub fn clear(&mut self) {
+        self.len = 0;
+    }
+
+    /// Whether no more fits.
+    #[inline]
+    pub fn full(&self) -> bool {
+        self.len == BATCH
+    }
+
+    /// Adds a document; a full batch drops it.
+    #[inline]
+    pub fn push(&mut self, doc: DocId, sum: f64) {
+        if let (Some(to), Some(of)) = (self.docs.get_mut(self.len), self.sums.get_mut(self.len)) {
+            (*to, *of) = (doc, sum);
+            self.len += 1;
+        }
+    }
+
+    /// The documents.
+    pub fn docs(&self) -> &[DocId] {
+        &self.docs[..self.len]
+    }
+
+    /// The documents with their sums.
+    pub fn iter(&self) -> impl Iterator<Item = (DocId, f64)> + '_ {
+        self.docs().iter().copied().zip(self.sums.iter().copied())
+    }
 }
 
 /// One summand of a score.

@@ -3,10 +3,7 @@
 use canopy_proto::v1;
 use tantivy::Term;
 
-use super::{
-    fields::{Interval, ValueField},
-    numbers::TextNumbers,
-};
+use super::{fields::ValueField, interval::Interval, numbers::TextNumbers};
 
 /// What runs on a shard.
 pub struct Plan {

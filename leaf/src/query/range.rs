@@ -7,9 +7,9 @@
 use tantivy::{DocId, TERMINATED, columnar::Column};
 
 use super::{
-    boolean::Union,
     matcher::{Context, Matcher, Part, Walk},
     plan::Range,
+    sets::Union,
 };
 use crate::{error::Result, stop::Ticker};
 

@@ -9,10 +9,10 @@ use tantivy::{
 };
 
 use super::{
-    boolean::Union,
     matcher::{Context, Matcher, Part, Walk},
     numbers::TextNumbers,
     plan::Leaf,
+    sets::Union,
     window,
 };
 use crate::{

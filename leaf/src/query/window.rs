@@ -12,7 +12,7 @@ use tantivy::{
 };
 
 use super::{
-    matcher::{Context, Matcher, Part, Walk},
+    matcher::{Batch, Context, Matcher, Part, Walk},
     plan::Leaf,
     term::saturate,
 };
@@ -230,6 +230,23 @@ impl Matcher for Window<'_> {
 
     fn score(&mut self, sum: &mut f64) {
         *sum += self.sum();
+    }
+
+    fn fill(&mut self, batch: &mut Batch) {
+        batch.clear();
+        while self.doc != TERMINATED && !batch.full() {
+            let word = ((self.doc - self.base) / 64) as usize;
+            let Some(marks) = self.marks.get_mut(word) else { return };
+            while *marks != 0 && !batch.full() {
+                let at = word as u32 * 64 + marks.trailing_zeros();
+                *marks &= *marks - 1;
+                let sum = self.sums.get_mut(at as usize).map_or(0.0, std::mem::take);
+                batch.push(self.base + at, sum);
+            }
+            if self.find(word as u32 * 64) == TERMINATED {
+                self.refill(self.end);
+            }
+        }
     }
 
     fn explain(&mut self, parts: &mut Vec<Part>) {

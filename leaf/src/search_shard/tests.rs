@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::atomic::AtomicBool, time::Duration};
 use canopy_common::{deadline::Deadline, error::ErrorClass, ids::KeyHash, rng::Dice};
 use roaring::RoaringBitmap;
 
-use super::*;
+use super::{path::Small, *};
 use crate::testing::{self, Row};
 
 mod oracle;
@@ -90,7 +90,7 @@ fn flat_queries_equal_the_oracle_on_both_paths() {
         let base = testing::shard(&rows, segments);
         assert_eq!(base.base.segments.len(), segments);
         let rows = testing::in_order(&base, &rows);
-        for round in 0..500 {
+        for round in 0..200 {
             let stretch = [1.0, 0.55, 0.8, 1.3, 1.9][round % 5];
             let statistics = random::statistics(&dice, &rows, VOCABULARY, stretch);
             let (view, hidden) =
@@ -119,7 +119,7 @@ fn every_shape_equals_the_oracle() {
         let rows = testing::in_order(&base, &rows);
         let statistics = random::statistics(&dice, &rows, 60, 1.1);
         let oracle = Oracle::new(&rows, &statistics, 0.3);
-        for round in 0..1500 {
+        for round in 0..800 {
             let (view, hidden) =
                 if round % 50 < 5 { hide(&dice, &base) } else { (base.clone(), BTreeSet::new()) };
             let query = random::any(&dice, 60, 3);
@@ -434,4 +434,51 @@ fn omitted_facet_values_are_bounded() {
     assert_eq!(top.values[..], exact.values[..1000]);
     assert_eq!(top.omitted_max, exact.counts[1000]);
     assert!(top.counts.is_sorted_by(|a, b| a >= b));
+}
+
+/// A union of hundreds of words is walked, not handed to the engine, and too many are refused by name.
+#[test]
+fn a_thousand_words_are_a_flat_union_and_five_thousand_are_refused() {
+    let dice = Dice::seeded(41);
+    let rows = testing::rows(&dice, 400, 1500);
+    let view = testing::shard(&rows, 2);
+    let statistics = random::statistics(&dice, &rows, 1500, 1.0);
+    let words = |count: u64| {
+        random::should((0..count).map(|n| random::term("text", &[testing::word(n)], 0.0)).collect())
+    };
+    let many = request(words(1024), &statistics, 20);
+    let oracle = Oracle::new(&rows, &statistics, 0.0);
+    let expected = oracle.answer(&many, &BTreeSet::new());
+    check(&run_all(&view, &many, PRUNED), &many, &expected);
+    let failure = search(&view, &request(words(5000), &statistics, 20), 0, &Stop::never()).failure;
+    assert_eq!(failure.and_then(|failure| failure.limit), Some(validate::MAX_NODES as u64));
+}
+
+/// Documents that consist of one word many times: their stored length is rounded down, which is where the engine's
+/// ceiling of a term is too low; and words nearly everywhere, where its idf has no digits left.
+#[test]
+fn one_word_documents_and_words_everywhere_are_not_missed() {
+    let dice = Dice::seeded(43);
+    let repeated = |n: u64| format!("{} ", testing::word(n % 3)).repeat(1 + dice.below(90) as usize);
+    let mut rows: Vec<Row> =
+        (0..3000_u64).map(|n| Row::of(&format!("short {n}"), "title", &testing::word(n % 4))).collect();
+    rows.extend((0..500_u64).map(|n| Row::of(&format!("long {n}"), "title", &repeated(n))));
+    let view = testing::shard(&rows, 1);
+    let mut statistics = random::statistics(&dice, &rows, 8, 1.0);
+    for everywhere in [false, true] {
+        if everywhere {
+            statistics.documents = 100_000_000;
+            statistics.fields.iter_mut().for_each(|field| field.tokens = 600_000_000);
+            statistics.terms.iter_mut().for_each(|term| term.documents = 99_999_990 + dice.below(10));
+        }
+        for round in 0..60 {
+            let words: Vec<v1::Query> = (0..=round % 3)
+                .map(|_| random::term("title", &[testing::word(dice.below(4))], 0.0))
+                .collect();
+            let query = if round % 2 == 0 { random::should(words) } else { random::must(words) };
+            let request = request(query, &statistics, 1 + round);
+            let walked = seen(&run_all(&view, &request, WALKED));
+            assert_eq!(seen(&run_all(&view, &request, PRUNED)), walked, "{:?}", request.query);
+        }
+    }
 }

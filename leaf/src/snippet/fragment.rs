@@ -85,7 +85,7 @@ fn phrase_ends(matches: &[Match], terms: &Terms) -> Vec<Option<usize>> {
             }
             let mut at = first;
             let whole = phrase[1..].iter().all(|(token, place)| {
-                let wanted = start.position + (place - phrase[0].1.min(*place));
+                let wanted = start.position.saturating_add(place.saturating_sub(phrase[0].1));
                 let next = (at..matches.len())
                     .take_while(|next| matches[*next].position <= wanted)
                     .find(|next| matches[*next].position == wanted && matches[*next].form.token == *token);

@@ -1,7 +1,7 @@
 //! Snippets of difficult texts; every one is checked for what must always hold.
 
 use canopy_common::rng::Dice;
-use canopy_proto::v1::{ExpandedQuery, Query, TermQuery, query::Node};
+use canopy_proto::v1::{ExpandedQuery, PhraseQuery, PhraseTokens, Query, TermQuery, query::Node};
 use unicode_segmentation::UnicodeSegmentation;
 
 use super::{terms::tests as queries, *};
@@ -266,5 +266,17 @@ fn random_texts_keep_the_promises() {
             && found.text.is_char_boundary(range.start as usize)
             && found.text.is_char_boundary(range.end as usize)));
         assert!(!found.text.contains(['\u{0}', '\u{202e}']), "{found:?}");
+    }
+}
+
+#[test]
+fn positions_of_any_size_are_only_positions() {
+    let text = "hot standby and again hot standby";
+    for positions in [[0, u32::MAX], [u32::MAX, 0], [7, 8], [u32::MAX, u32::MAX]] {
+        let tokens = ["hot", "standbi"].map(str::to_owned).to_vec();
+        let alternatives = vec![PhraseTokens { tokens, positions: positions.to_vec() }];
+        let node = PhraseQuery { field: "text".into(), alternatives, slop: 0, boost: 0.0 };
+        let found = make(&by(120), &Query { node: Some(Node::Phrase(node)) }, text, "en");
+        assert_eq!(found.ranges.len(), 4, "{found:?}");
     }
 }

@@ -88,20 +88,21 @@ impl<'a> Oracle<'a> {
             Node::All(_) => Some(vec![]),
             Node::None(_) => None,
             Node::Term(term) => {
-                let words = row.text.get(term.field.as_str())?;
-                let count = |token: &String| words.iter().filter(|(word, _)| word == token).count();
-                let parts: Vec<f64> = term
-                    .tokens
-                    .iter()
-                    .filter(|token| count(token) > 0)
-                    .map(|token| self.bm25(row, &term.field, &[token], count(token), term.boost))
+                let counts = row.counts.get(term.field.as_str())?;
+                let found =
+                    term.tokens.iter().filter_map(|token| Some((token, *counts.get(token)? as usize)));
+                let parts: Vec<f64> = found
+                    .map(|(token, count)| self.bm25(row, &term.field, &[token], count, term.boost))
                     .collect();
                 (!parts.is_empty()).then_some(parts)
             }
             Node::Phrase(phrase) => {
                 let words = row.text.get(phrase.field.as_str())?;
+                let counts = &row.counts[phrase.field.as_str()];
                 let mut parts = vec![];
-                for form in &phrase.alternatives {
+                let whole =
+                    |form: &&v1::PhraseTokens| form.tokens.iter().all(|token| counts.contains_key(token));
+                for form in phrase.alternatives.iter().filter(whole) {
                     let count = occurrences(words, form, phrase.slop);
                     if count > 0 {
                         let tokens: Vec<&String> = form.tokens.iter().collect();
@@ -111,8 +112,8 @@ impl<'a> Oracle<'a> {
                 (!parts.is_empty()).then_some(parts)
             }
             Node::Expanded(expanded) => {
-                let words = row.text.get(expanded.field.as_str())?;
-                let any = words.iter().any(|(word, _)| expanded.tokens.contains(word));
+                let counts = row.counts.get(expanded.field.as_str())?;
+                let any = expanded.tokens.iter().any(|token| counts.contains_key(token));
                 let boost = if expanded.boost == 0.0 { 1.0 } else { expanded.boost };
                 any.then(|| vec![f64::from(boost)])
             }
