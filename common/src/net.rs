@@ -12,7 +12,10 @@ use std::{
 };
 
 use futures::{StreamExt, future::BoxFuture, stream::BoxStream};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpSocket,
+};
 
 /// A byte stream, of whatever network.
 pub trait Io: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
@@ -112,11 +115,35 @@ impl NetIo {
 
 struct Tcp;
 
+/// Connections that may wait to be accepted (the system may allow fewer). The library's 128 is less than a burst: one
+/// more is not refused but dropped, and its client tries again a whole second later.
+const BACKLOG: u32 = 4096;
+
+/// Listens on the first address that `address` stands for and that can be listened on.
+async fn listen(address: &str) -> io::Result<tokio::net::TcpListener> {
+    let mut failed = None;
+    for address in tokio::net::lookup_host(address).await? {
+        let listener = || {
+            let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+            // A restart must not wait for the connections of the process before it to be forgotten.
+            socket.set_reuseaddr(true)?;
+            socket.bind(address)?;
+            socket.listen(BACKLOG)
+        };
+        match listener() {
+            Ok(listener) => return Ok(listener),
+            Err(error) => failed = Some(error),
+        }
+    }
+    Err(failed
+        .unwrap_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the name stands for no address")))
+}
+
 impl Network for Tcp {
     #[expect(clippy::disallowed_methods, reason = "the one place that opens sockets")]
     fn bind(&self, address: String) -> BoxFuture<'static, io::Result<Bound>> {
         Box::pin(async move {
-            let listener = tokio::net::TcpListener::bind(&address).await?;
+            let listener = listen(&address).await?;
             let address = listener.local_addr()?;
             let incoming = tokio_stream::wrappers::TcpListenerStream::new(listener)
                 .map(|accepted| {
@@ -136,5 +163,21 @@ impl Network for Tcp {
             stream.set_nodelay(true)?;
             Ok(BoxIo::new(stream))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_burst_of_connections_waits_to_be_accepted() {
+        let net = NetIo::tcp();
+        let bound = net.bind("localhost:0").await.unwrap();
+        // Nobody accepts: each is taken by the system at once, or else never.
+        let connects = (0..500).map(|_| net.connect(&bound.address.to_string()));
+        let all = futures::future::join_all(connects);
+        let all = tokio::time::timeout(std::time::Duration::from_secs(20), all).await.expect("room for all");
+        assert!(all.iter().all(Result::is_ok));
     }
 }
