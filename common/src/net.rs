@@ -140,7 +140,6 @@ async fn listen(address: &str) -> io::Result<tokio::net::TcpListener> {
 }
 
 impl Network for Tcp {
-    #[expect(clippy::disallowed_methods, reason = "the one place that opens sockets")]
     fn bind(&self, address: String) -> BoxFuture<'static, io::Result<Bound>> {
         Box::pin(async move {
             let listener = listen(&address).await?;
