@@ -86,7 +86,7 @@ async fn serve_grpc(
     routes.add_service(search).add_service(health).add_service(reflection);
     let stop = drain.clone();
     let leaving = async move {
-        stop.wait_started().await;
+        stop.wait_leaving().await;
         reporter.set_not_serving::<SearchNodeServer<wire::NodeServer<AggregatorNode>>>().await;
     };
     let (served, ()) = tokio::join!(rpc::serve_grpc(rpc, routes.routes(), bound, drain), leaving);

@@ -4,6 +4,7 @@ pub mod commands;
 pub mod config;
 pub mod failure;
 pub mod http;
+pub mod queries;
 pub mod say;
 pub mod show;
 pub mod tree;

@@ -1,8 +1,10 @@
 //! Starts roles in this process: all of a configuration file (`canopy up`), one of them (`canopy leaf`), or a tree on
 //! free ports (`quickstart`, tests). Listeners are bound before the routing snapshot is made, so that port 0 works and
 //! a taken port is an error before anything else happens.
+//!
+//! Leaving goes from the top down: roots first, so that what they still have to answer finds everybody below.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use anyhow::{Context, Result, anyhow};
 use canopy_aggregator::AggregatorServe;
@@ -30,9 +32,23 @@ use crate::config::Config;
 pub struct Tree {
     /// Their topology, ports resolved.
     pub topology: TopologyConfig,
-    /// Ends them.
-    pub drain: Drain,
-    roles: JoinSet<Result<()>>,
+    levels: [Level; 3],
+}
+
+/// The nodes of one role.
+#[derive(Default)]
+struct Level {
+    drain: Drain,
+    nodes: JoinSet<Result<()>>,
+}
+
+/// Where the nodes of a role stand, from the top.
+fn level(role: Role) -> usize {
+    match role {
+        Role::Root => 0,
+        Role::Aggregator => 1,
+        Role::Leaf => 2,
+    }
 }
 
 /// What a node listens on.
@@ -105,7 +121,7 @@ impl Tree {
         }
         let routing = RoutingSnapshot::from_static(&topology)
             .map_err(|problems| anyhow!("the topology is not valid:\n  {}", problems.join("\n  ")))?;
-        let mut tree = Self { topology, drain: Drain::new(), roles: JoinSet::new() };
+        let mut tree = Self { topology, levels: Default::default() };
         let routing = Arc::new(routing);
         for node in tree.topology.nodes.clone() {
             if let Some(listeners) = listeners.remove(&node.id) {
@@ -126,21 +142,22 @@ impl Tree {
     ) -> Result<()> {
         let Listeners { grpc, admin } = listeners;
         let id = NodeId::from(node.id.as_str());
-        let (deps, drain) = (surroundings.deps(&id), self.drain.clone());
+        let Level { drain, nodes } = &mut self.levels[level(node.role)];
+        let (deps, drain) = (surroundings.deps(&id), drain.clone());
         let (rpc, routing) = (config.rpc.clone(), routing.clone());
         let name = node.id.clone();
         match node.role {
             Role::Leaf => {
                 let (config, store) = (config.leaf.clone(), store.clone());
                 let leaf = LeafServe { node: id, config, rpc, store, routing, grpc, admin };
-                self.roles.spawn(async move {
+                nodes.spawn(async move {
                     canopy_leaf::serve(leaf, deps, drain).await.with_context(|| format!("leaf {name}"))
                 });
             }
             Role::Aggregator => {
                 let (config, gather) = (config.aggregator.clone(), config.gather.clone());
                 let aggregator = AggregatorServe { node: id, config, gather, rpc, routing, grpc, admin };
-                self.roles.spawn(async move {
+                nodes.spawn(async move {
                     canopy_aggregator::serve(aggregator, deps, drain)
                         .await
                         .with_context(|| format!("aggregator {name}"))
@@ -153,7 +170,7 @@ impl Tree {
                 })?;
                 let root =
                     RootServe { node: id, config, gather, rpc, store, routing, http, grpc: Some(grpc) };
-                self.roles.spawn(async move {
+                nodes.spawn(async move {
                     canopy_root::serve(root, deps, drain).await.with_context(|| format!("root {name}"))
                 });
             }
@@ -169,17 +186,33 @@ impl Tree {
 
     /// Resolves with the first role that ends; an error when it failed.
     pub async fn ended(&mut self) -> Result<()> {
-        match self.roles.join_next().await {
-            Some(ended) => ended?,
-            None => Ok(()),
+        let running = self.levels.iter_mut().filter(|level| !level.nodes.is_empty());
+        let ends: Vec<_> = running.map(|level| Box::pin(level.nodes.join_next())).collect();
+        if ends.is_empty() {
+            return Ok(());
+        }
+        let (ended, ..) = futures::future::select_all(ends).await;
+        ended.map_or(Ok(()), |ended| ended?)
+    }
+
+    /// Nothing runs to its end any more.
+    pub fn abort(&self) {
+        for level in &self.levels {
+            level.drain.abort();
         }
     }
 
-    /// Drains and waits for all roles.
-    pub async fn stop(mut self) -> Result<()> {
-        self.drain.start();
-        while let Some(ended) = self.roles.join_next().await {
-            ended??;
+    /// Says that everybody leaves, answers on for `lame_duck`, drains, and waits for all roles.
+    pub async fn stop(mut self, lame_duck: Duration) -> Result<()> {
+        for level in &self.levels {
+            level.drain.leave();
+        }
+        let mut lame_duck = Some(lame_duck);
+        for level in &mut self.levels {
+            level.drain.start_after(lame_duck.take().unwrap_or_default()).await;
+            while let Some(ended) = level.nodes.join_next().await {
+                ended??;
+            }
         }
         Ok(())
     }

@@ -37,7 +37,7 @@ pub struct AdminPages {
     pub health: Arc<dyn Health>,
     /// The process' telemetry.
     pub telemetry: Telemetry,
-    /// Draining makes it unready.
+    /// Leaving makes it unready.
     pub drain: Drain,
 }
 
@@ -99,7 +99,7 @@ impl AdminPages {
     }
 
     async fn ready(&self) -> Result<(), String> {
-        if self.drain.started() {
+        if self.drain.leaving() {
             return Err("draining".to_owned());
         }
         let check = tokio::time::timeout(READY_PATIENCE, self.health.ready()).await;

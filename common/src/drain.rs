@@ -1,6 +1,8 @@
-//! Leaving without being missed: stop being ready, finish what runs (at most one deadline), then go.
+//! Leaving without being missed: stop being ready, go on answering until everybody knows, finish what runs, then go.
 //!
-//! Rule: `drain.start()` turns readiness off at once; servers stop accepting; the process waits for the calls that
+//! A balancer learns from a readiness check that a process leaves, and checks come seconds apart: one that stops
+//! accepting with the signal is sent connections that nobody accepts. Rule: [`Drain::leave`] turns readiness off and
+//! nothing else; [`Drain::start`], a lame-duck time later, stops accepting; then the process waits for the calls that
 //! hold a [`Busy`] or until `patience` is over. A second signal aborts.
 
 use std::{sync::Arc, time::Duration};
@@ -11,6 +13,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 /// Handle shared by all servers of a process. Cloning shares it.
 #[derive(Clone)]
 pub struct Drain {
+    leaving: CancellationToken,
     stopping: CancellationToken,
     abort: CancellationToken,
     busy: Arc<watch::Sender<usize>>,
@@ -36,6 +39,7 @@ impl Drain {
     /// Nothing is stopping.
     pub fn new() -> Self {
         Self {
+            leaving: CancellationToken::new(),
             stopping: CancellationToken::new(),
             abort: CancellationToken::new(),
             busy: Arc::new(watch::channel(0).0),
@@ -49,18 +53,45 @@ impl Drain {
         Busy(self.busy.clone())
     }
 
-    /// Begins to drain.
+    /// Says that the process leaves: it is not ready any more, and goes on accepting and answering.
+    pub fn leave(&self) {
+        self.leaving.cancel();
+    }
+
+    /// Begins to drain: nothing more is accepted.
     pub fn start(&self) {
+        self.leave();
         self.stopping.cancel();
+    }
+
+    /// Leaves, and begins to drain `lame_duck` later.
+    pub async fn start_after(&self, lame_duck: Duration) {
+        self.leave();
+        tokio::select! {
+            biased;
+            () = self.stopping.cancelled() => {}
+            () = tokio::time::sleep(lame_duck) => {}
+        }
+        self.start();
     }
 
     /// Ends everything now.
     pub fn abort(&self) {
-        self.stopping.cancel();
+        self.start();
         self.abort.cancel();
     }
 
-    /// Whether the process is leaving.
+    /// Whether the process is leaving, though it may still accept.
+    pub fn leaving(&self) -> bool {
+        self.leaving.is_cancelled()
+    }
+
+    /// Resolves when the process begins to leave.
+    pub async fn wait_leaving(&self) {
+        self.leaving.cancelled().await;
+    }
+
+    /// Whether nothing more is accepted.
     pub fn started(&self) -> bool {
         self.stopping.is_cancelled()
     }
@@ -96,6 +127,26 @@ impl Drain {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_leaving_process_drains_when_the_lame_duck_time_is_over_or_at_once_when_it_is_aborted() {
+        for (abort, expected) in [(false, 5), (true, 0)] {
+            let drain = Drain::new();
+            let start = tokio::time::Instant::now();
+            let started = tokio::spawn({
+                let drain = drain.clone();
+                async move { drain.start_after(Duration::from_secs(5)).await }
+            });
+            drain.wait_leaving().await;
+            assert!(drain.leaving() && !drain.started());
+            if abort {
+                drain.abort();
+            }
+            started.await.unwrap();
+            assert!(drain.started());
+            assert_eq!(start.elapsed(), Duration::from_secs(expected));
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn waits_for_running_calls_but_not_for_ever() {

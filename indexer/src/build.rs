@@ -6,12 +6,14 @@
 //! as sorted runs, a shard is one merge over its runs.
 //!
 //! A build works below the version number it claims and shows nothing until the manifest, which is written last and
-//! only after every file was read back. If it fails or dies, there is no version; the next build removes what it left.
+//! only after every file was read back. If it fails, there is no version and the number is free again; if it dies, the
+//! next build removes what it left.
 //!
 //! Two builds of the same input, schema and `memory` make the same shards to the byte, whatever the threads.
 
 use std::path::{Path, PathBuf};
 
+use canopy_common::ids::Version;
 use canopy_format::{analysis::Analyzer, document::Document, manifest::Manifest, schema::Schema};
 use tokio::time::Instant;
 
@@ -48,6 +50,9 @@ pub use reject::RejectLine;
 pub use report::{BuildReport, Leftover, ShardReport};
 pub use request::{BuildRequest, Cancel, DEFAULT_SHARDS, MIN_MEMORY};
 
+/// Claims tried when others take them away.
+const CLAIM_TRIES: u32 = 100;
+
 /// Builds and publishes the next version of a corpus. Dropping the future stops the build.
 pub async fn run(request: BuildRequest) -> Result<BuildReport> {
     let input = |path: &PathBuf| read::Input::file(path.clone(), request.format);
@@ -61,18 +66,17 @@ async fn run_on(request: BuildRequest, feed: make::Feed) -> Result<BuildReport> 
     let plan = plan::plan(&request).await?;
     let (store, corpus) = (request.store.clone(), request.corpus.clone());
     let leftovers = blocking(move || leftovers::clean(&store, &corpus)).await?;
-    let version = request.store.claim(&request.corpus).await?;
-    let (store, corpus, temp) = (request.store.clone(), request.corpus.clone(), request.temp.clone());
-    let claim = blocking(move || leftovers::Claim::take(&store, &corpus, version, temp.as_deref())).await?;
+    let (version, claim) = claim(&request).await?;
 
     let _stop = CancelOnDrop(request.cancel.clone());
     let inner = request.clone();
     // the claim travels with the work: its directory must not go while threads still write there
-    let (claim, plan, made) = blocking(move || {
+    let (claim, mut plan, made) = blocking(move || {
         let made = make::make(&inner, &plan, &feed, &claim.work);
         Ok((claim, plan, made))
     })
     .await?;
+    let passed_over = std::mem::take(&mut plan.passed_over);
     let published = match made {
         Ok(mut made) => {
             publish::publish(&request, &plan, version, &mut made).await.map(|manifest| (made, manifest))
@@ -81,7 +85,7 @@ async fn run_on(request: BuildRequest, feed: make::Feed) -> Result<BuildReport> 
     };
     match published {
         Ok((made, manifest)) => {
-            let mut report = report(made, manifest, leftovers);
+            let mut report = BuildReport { passed_over, ..report(made, manifest, leftovers) };
             report.total_seconds = began.elapsed().as_secs_f64();
             Ok(report)
         }
@@ -117,7 +121,23 @@ fn report(made: make::Made, manifest: Manifest, leftovers: Vec<Leftover>) -> Bui
         spilled_bytes: made.spilled_bytes,
         segments: made.shards.iter().map(|shard| shard.segments).sum(),
         leftovers,
+        passed_over: vec![],
     }
+}
+
+/// Claims a number and locks it. A cleaner that comes between the two takes a fresh claim for a dead one.
+async fn claim(request: &BuildRequest) -> Result<(Version, leftovers::Claim)> {
+    for _ in 0..CLAIM_TRIES {
+        let version = request.store.claim(&request.corpus).await?;
+        let (store, corpus, temp) = (request.store.clone(), request.corpus.clone(), request.temp.clone());
+        let take = move || leftovers::Claim::take(&store, &corpus, version, temp.as_deref());
+        if let Some(claim) = blocking(take).await? {
+            return Ok((version, claim));
+        }
+    }
+    let reason =
+        format!("its claim was taken away {CLAIM_TRIES} times; are other builds claiming without end?");
+    Err(Error::Invalid { field: "version", reason })
 }
 
 struct CancelOnDrop(Cancel);

@@ -256,7 +256,7 @@ impl Built {
         let mut request = BuildRequest::new(store.clone(), CORPUS, vec![input]);
         request.shards = Some(shards);
         request.memory = 64 << 20;
-        request.warmup = vec!["red fox".into(), "***".into()];
+        request.warmup = Some(vec!["red fox".into(), "***".into()]);
         let report = canopy_indexer::build::run(request).await.expect("build");
         let manifest = store.manifest(CORPUS, report.version).await.expect("manifest");
         Self { directory, store, manifest }

@@ -102,7 +102,7 @@ impl Health for LeafHealth {
 
     fn ready(&self) -> BoxFuture<'_, Result<(), String>> {
         async {
-            if self.parts.drain.started() {
+            if self.parts.drain.leaving() {
                 return Err("draining".to_owned());
             }
             let mut last = self.last.lock().await;
@@ -124,13 +124,14 @@ impl Health for LeafHealth {
             "role": "leaf",
             "node": parts.shards.node.to_string(),
             "epoch": parts.epoch.0,
-            "draining": self.parts.drain.started(),
+            "draining": parts.drain.leaving(),
             "threads": parts.executor.threads(),
             "queued": parts.executor.queued(),
             "running": parts.calls.running(),
             "in_flight_shards": parts.metrics.in_flight.get(),
             "views": parts.shards.leases.len(),
             "shards": parts.shards.board.to_json(),
+            "passed_over": parts.shards.board.passed_over(),
         })
     }
 }

@@ -29,6 +29,8 @@ pub struct Metrics {
     pub panics: IntCounter,
     /// Shards by state.
     pub shards: IntGaugeVec,
+    /// Newest versions that can't be served, older ones are.
+    pub passed_over: IntGauge,
     /// Time of one fetch.
     pub fetch: Histogram,
     /// Fetched items by result.
@@ -82,6 +84,11 @@ impl Metrics {
                 "searches and fetches that panicked",
             ),
             shards: shards(registry),
+            passed_over: metrics::gauge(
+                registry,
+                "canopy_leaf_versions_passed_over",
+                "versions newer than the one served, which can't be served; above 0 wants a look",
+            ),
             fetch: metrics::latency(registry, "canopy_leaf_fetch_seconds", "time of one fetch"),
             fetched: metrics::counters(
                 registry,

@@ -1,7 +1,8 @@
 //! A leaf as a process: gRPC (search node, health, reflection), admin pages, and the opening of its shards behind them.
 //!
 //! The ports answer from the first moment, so that a start that takes long can be watched; the leaf is ready when its
-//! shards have answered a query. When draining begins it is not ready at once, finishes what runs, and goes.
+//! shards have answered a query. When it is told to leave it is not ready at once, answers on for the lame-duck
+//! time, finishes what runs, and goes.
 
 use std::{sync::Arc, time::Duration};
 
@@ -130,6 +131,7 @@ fn reflection() -> Result<
 /// Publishes readiness and states, and lets go of views that nobody can ask for any more.
 async fn watch(parts: Arc<Parts>, health: Arc<LeafHealth>, reporter: HealthReporter) {
     loop {
+        let leaving = parts.drain.leaving();
         let ready = health.ready().await;
         if ready.is_ok() {
             reporter.set_serving::<SearchNodeServer<server::NodeServer<LeafNode>>>().await;
@@ -141,6 +143,7 @@ async fn watch(parts: Arc<Parts>, health: Arc<LeafHealth>, reporter: HealthRepor
             let count = counts.get(&state).copied().unwrap_or(0);
             parts.metrics.shards.with_label_values(&[state.as_str()]).set(number(count));
         }
+        parts.metrics.passed_over.set(number(parts.shards.board.passed_over().len()));
         parts.shards.leases.sweep();
         if parts.drain.started() {
             return;
@@ -148,6 +151,7 @@ async fn watch(parts: Arc<Parts>, health: Arc<LeafHealth>, reporter: HealthRepor
         tokio::select! {
             biased;
             () = parts.drain.wait_started() => {}
+            () = parts.drain.wait_leaving(), if !leaving => {}
             () = tokio::time::sleep(TICK) => {}
         }
     }

@@ -39,6 +39,7 @@ pub fn search(request: &SearchRequest) -> Result<(), Failure> {
     for shard in &request.shards {
         at_most("k", shard.k as usize, MAX_K as usize)?;
     }
+    distinct(&request.shards)?;
     for facet in &request.facets {
         at_most("facets.size", facet.size as usize, 10_000)?;
     }
@@ -52,6 +53,20 @@ pub fn search(request: &SearchRequest) -> Result<(), Failure> {
     match &request.query {
         None => Err(Failure::invalid("query", "there is no query")),
         Some(query) => tree(query),
+    }
+}
+
+/// A shard that is asked twice would be searched twice and its hits merged twice, and a message has room for 65,536 of
+/// them. By sorting, not by hashing: whoever chooses the names could choose names that hash alike.
+fn distinct(shards: &[v1::ShardRequest]) -> Result<(), Failure> {
+    let mut names: Vec<&str> = shards.iter().map(|shard| shard.shard.as_str()).collect();
+    names.sort_unstable();
+    match names.windows(2).find(|pair| pair[0] == pair[1]) {
+        None => Ok(()),
+        Some(pair) => {
+            let name: String = pair[0].chars().take(80).collect();
+            Err(Failure::invalid("shards", format!("shard {name:?} is asked twice; name each shard once")))
+        }
     }
 }
 
@@ -113,6 +128,31 @@ mod tests {
         assert_eq!(tree(&nested(49)).unwrap_err().limit, Some(48));
         let many = v1::ExpandedQuery { tokens: vec![String::new(); 5000], ..Default::default() };
         assert!(tree(&Query { node: Some(Node::Expanded(many)) }).is_err());
+    }
+
+    #[test]
+    fn a_shard_is_asked_once_and_the_most_shards_are_checked_in_a_moment() {
+        let ask = |names: Vec<String>| SearchRequest {
+            shards: names
+                .into_iter()
+                .map(|shard| v1::ShardRequest { shard, k: 10, ..Default::default() })
+                .collect(),
+            statistics: Some(v1::Statistics::default()),
+            query: Some(nested(1)),
+            ..Default::default()
+        };
+        let names = |count: usize| (0..count).map(|n| format!("main/{n}")).collect::<Vec<_>>();
+        assert!(search(&ask(names(MAX_SHARDS))).is_ok());
+        assert_eq!(search(&ask(names(MAX_SHARDS + 1))).unwrap_err().limit, Some(MAX_SHARDS as u64));
+        let mut twice = names(MAX_SHARDS - 1);
+        twice.push("main/7".to_owned());
+        for request in [ask(twice), ask(vec!["main/7".to_owned(); 65_000])] {
+            let begun = tokio::time::Instant::now();
+            let failure = search(&request).unwrap_err();
+            assert!(begun.elapsed() < std::time::Duration::from_millis(500), "{:?}", begun.elapsed());
+            assert_eq!(failure.field.as_deref(), Some("shards"));
+            assert!(failure.message.contains("\"main/7\" is asked twice"), "{failure}");
+        }
     }
 
     #[test]

@@ -93,8 +93,9 @@ impl Health for RootHealth {
             "role": "root",
             "node": self.root.node,
             "epoch": self.root.routing.epoch,
-            "draining": self.root.drain.started(),
+            "draining": self.root.drain.leaving(),
             "corpora": self.root.versions.status(),
+            "passed_over": self.root.versions.passed_over(),
         })
     }
 }

@@ -22,6 +22,8 @@ pub struct Metrics {
     coverage: Histogram,
     degraded: IntCounterVec,
     in_flight: IntGauge,
+    /// Newest versions that can't be served, older ones are.
+    pub(crate) passed_over: IntGauge,
 }
 
 /// Counts a query as running; one that is dropped before its end was cancelled by its client.
@@ -52,6 +54,11 @@ impl Metrics {
             coverage: Histogram::with_opts(coverage.buckets(shares)).expect("metric names are literals"),
             degraded: counters(registry, "canopy_root_degraded_total", "answers by what was cut", "reason"),
             in_flight: gauge(registry, "canopy_root_in_flight", "queries that run now"),
+            passed_over: gauge(
+                registry,
+                "canopy_root_versions_passed_over",
+                "versions newer than the one served, which can't be served; above 0 wants a look",
+            ),
         };
         for metric in [
             Box::new(new.phase.clone()) as Box<dyn prometheus::core::Collector>,

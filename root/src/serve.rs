@@ -88,7 +88,14 @@ pub async fn serve(serve: RootServe, deps: Deps, drain: Drain) -> Result<()> {
         AdminPages { health: health.clone(), telemetry: deps.telemetry.clone(), drain: drain.clone() };
     tracing::info!(node = root.node, http = %http.address, grpc = grpc.as_ref().map(|grpc| grpc.address.to_string()), "root listens");
 
-    let opening = versions::open_all(&root.versions, &store, &routing, &root.config.cache_dir, &drain);
+    let opening = versions::open_all(
+        &root.versions,
+        &store,
+        &routing,
+        &root.config.cache_dir,
+        &drain,
+        &root.metrics.passed_over,
+    );
     let app = App { root: root.clone(), admin };
     let connections = root.config.max_connections;
     let web = http::listen::serve(http::router(app), http, connections, drain.clone(), patience);
@@ -127,7 +134,7 @@ async fn serve_grpc(
     served
 }
 
-/// Keeps the gRPC health service at what the readiness page says, until the process drains.
+/// Keeps the gRPC health service at what the readiness page says, until the process leaves.
 async fn tell_readiness(
     reporter: &tonic_health::server::HealthReporter,
     health: &RootHealth,
@@ -141,7 +148,7 @@ async fn tell_readiness(
         }
         tokio::select! {
             biased;
-            () = drain.wait_started() => break,
+            () = drain.wait_leaving() => break,
             () = tokio::time::sleep(interval) => {}
         }
     }

@@ -3,7 +3,8 @@
 //!
 //! A query carries the numbers of its pinned version, so a root without them could only guess scores. Therefore a
 //! corpus is served only once its statistics file has the length and checksum that the manifest states, and its
-//! analysis is the one of this build. Statistics of a local store are read in place; those of a remote one are
+//! analysis is the one of this build. A newest version that can't be used is passed over and named in the log, on the
+//! status page and in a metric; a pinned one is an error. Statistics of a local store are read in place; those of a remote one are
 //! fetched once into the cache directory. While a store is away, opening is tried again with growing pauses; what is
 //! open stays open.
 
@@ -15,13 +16,13 @@ use canopy_common::{
     ids::{ShardId, Version},
 };
 use canopy_format::{
-    analysis::Analyzer,
     manifest::Manifest,
     schema::{Kind, SEARCH_FIELD},
     statistics::Statistics,
-    store::VersionStore,
+    store::{Found, PassedOver, VersionStore},
 };
 use canopy_topology::routing::RoutingSnapshot;
+use prometheus::IntGauge;
 use serde_json::{Value, json};
 
 use crate::error::{Error, Result};
@@ -42,13 +43,15 @@ pub struct CorpusState {
     pub statistics: Statistics,
     /// Every shard with its documents, in the manifest's order: the account of every query is kept over these.
     pub shards: Vec<(ShardId, u64)>,
+    /// Newer versions that can't be served.
+    pub passed_over: Vec<PassedOver>,
 }
 
 impl CorpusState {
     /// From a verified version.
     pub fn new(manifest: Manifest, statistics: Statistics) -> Self {
         let shards = manifest.shards.iter().map(|entry| (entry.shard.clone(), entry.documents)).collect();
-        Self { manifest, statistics, shards }
+        Self { manifest, statistics, shards, passed_over: Vec::new() }
     }
 
     /// Bytes that a field takes in an answer, on average over the version's documents.
@@ -122,6 +125,18 @@ impl Versions {
         self.corpora.load().iter().map(|(name, slot)| (name.clone(), one(slot))).collect()
     }
 
+    /// Newer versions than those that are served, which can't be.
+    pub fn passed_over(&self) -> Vec<Value> {
+        let open = self.open();
+        let each = open.iter().flat_map(|state| {
+            let one = |passed: &PassedOver| {
+                json!({ "corpus": state.manifest.corpus, "version": passed.version, "reason": passed.reason })
+            };
+            state.passed_over.iter().map(one)
+        });
+        each.collect()
+    }
+
     /// Serves a version from now on.
     pub fn publish(&self, state: CorpusState) {
         let name = state.manifest.corpus.clone();
@@ -144,13 +159,19 @@ pub async fn open_all(
     routing: &RoutingSnapshot,
     cache_dir: &str,
     drain: &Drain,
+    passed_over: &IntGauge,
 ) {
     let each = routing.corpora.iter().map(|(name, corpus)| async move {
         let mut pause = FIRST_PAUSE;
         loop {
             match open(store, name, corpus.version, cache_dir).await {
                 Ok(state) => {
-                    tracing::info!(corpus = name, version = %state.manifest.version, "version is open");
+                    let version = state.manifest.version;
+                    for PassedOver { version: newer, reason } in &state.passed_over {
+                        tracing::error!(corpus = name, %version, %newer, reason, "the newer version can't be served");
+                    }
+                    passed_over.add(state.passed_over.len() as i64);
+                    tracing::info!(corpus = name, %version, "version is open");
                     versions.publish(state);
                     return;
                 }
@@ -169,34 +190,19 @@ pub async fn open_all(
     futures::future::join_all(each).await;
 }
 
-/// Reads and verifies the pinned or newest version.
+/// Reads and verifies the pinned version, or the newest that can be served.
 async fn open(
     store: &VersionStore,
     corpus: &str,
     pinned: Option<Version>,
     cache_dir: &str,
 ) -> Result<CorpusState> {
-    let manifest = match pinned {
-        Some(version) => store.manifest(corpus, version).await?,
-        None => store.latest(corpus).await?,
-    };
-    if manifest.analysis_id != Analyzer::id() {
-        return Err(canopy_format::error::Error::Invalid {
-            field: "analysis_id",
-            reason: format!(
-                "{} was analysed by rules {}, this build knows {}; rebuild it or upgrade this node",
-                manifest.version,
-                manifest.analysis_id,
-                Analyzer::id()
-            ),
-        }
-        .into());
-    }
+    let Found { manifest, passed_over } = store.to_serve(corpus, pinned).await?;
     let path = statistics_file(store, &manifest, cache_dir).await?;
     let entry = manifest.statistics.clone();
     let opened = tokio::task::spawn_blocking(move || Statistics::open(&path, &entry)).await;
     let statistics = opened.map_err(|error| io("statistics", std::io::Error::other(error)))??;
-    Ok(CorpusState::new(manifest, statistics))
+    Ok(CorpusState { passed_over, ..CorpusState::new(manifest, statistics) })
 }
 
 fn io(what: impl Into<String>, source: std::io::Error) -> Error {

@@ -63,7 +63,7 @@ async fn publish(shelf: &Shelf) {
     let hostile = corpus::write(&shelf.dir().join("hostile.jsonl"), &hostile);
     let request = BuildRequest {
         shards: Some(SHARDS),
-        warmup: vec![EXAMPLE.to_owned(), "データベース".to_owned()],
+        warmup: Some(vec![EXAMPLE.to_owned(), "データベース".to_owned()]),
         ..BuildRequest::new(shelf.store.clone(), WEB, vec![sample, hostile])
     };
     let report = build::run(request).await.expect("a version");

@@ -138,9 +138,9 @@ impl Cluster {
 
     /// Stops the tree.
     pub async fn stop(self) {
-        self.tree.drain.start();
-        self.tree.drain.abort();
-        let _ended_or_given_up = tokio::time::timeout(Duration::from_secs(5), self.tree.stop()).await;
+        self.tree.abort();
+        let _ended_or_given_up =
+            tokio::time::timeout(Duration::from_secs(5), self.tree.stop(Duration::ZERO)).await;
     }
 }
 

@@ -192,14 +192,21 @@ impl Fleet {
 
     /// Waits for a node to end.
     pub async fn ended(&mut self, id: &str) -> ExitStatus {
-        let process = self.processes.get_mut(id).unwrap_or_else(|| panic!("{id} does not run"));
-        let status = wait_for(&format!("{id} to end"), Duration::from_secs(30), || {
-            let ended = process.child.try_wait().expect("a child");
+        wait_for(&format!("{id} to end"), Duration::from_secs(30), || {
+            let ended = self.try_ended(id);
             async move { ended }
         })
-        .await;
-        self.processes.remove(id);
-        status
+        .await
+    }
+
+    /// How a node ended, when it has.
+    pub fn try_ended(&mut self, id: &str) -> Option<ExitStatus> {
+        let process = self.processes.get_mut(id).unwrap_or_else(|| panic!("{id} does not run"));
+        let ended = process.child.try_wait().expect("a child");
+        if ended.is_some() {
+            self.processes.remove(id);
+        }
+        ended
     }
 
     /// What a node logged.

@@ -8,7 +8,7 @@ use canopy_common::ids::Version;
 use canopy_format::{manifest::Manifest, store::VersionStore};
 use clap::Subcommand;
 use comfy_table::{Table, presets};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{failure::open_store, say::say, show};
 
@@ -78,53 +78,67 @@ async fn open(which: &Which) -> Result<(VersionStore, Manifest)> {
 async fn list(which: &Which) -> Result<()> {
     let store = open_store(&which.store)?;
     store.corpus(&which.corpus).await?;
-    let (mut manifests, mut unreadable) = (Vec::new(), Vec::new());
+    let mut listed = Vec::new();
     for version in store.versions(&which.corpus).await? {
-        match store.manifest(&which.corpus, version).await {
-            Ok(manifest) => manifests.push(manifest),
-            Err(error) => unreadable.push(format!("{version}: {error}")),
-        }
+        let manifest = store.manifest(&which.corpus, version).await;
+        listed.push((version, manifest.map_err(|error| show::plain(&error.to_string()))));
     }
-    show_list(which, &manifests)?;
+    if which.json {
+        say!("{:#}", listed.iter().map(as_json).collect::<Value>());
+    } else {
+        show_list(which, &listed);
+    }
+    let unreadable = listed.iter().filter_map(|(version, manifest)| {
+        manifest.as_ref().err().map(|reason| format!("{version}: {reason}"))
+    });
+    let unreadable: Vec<String> = unreadable.collect();
     if !unreadable.is_empty() {
         bail!("{}; hint: remove its directory, or copy or build it again", unreadable.join("; "));
     }
     Ok(())
 }
 
-fn show_list(which: &Which, manifests: &[Manifest]) -> Result<()> {
-    let bytes = |manifest: &Manifest| manifest.shards.iter().map(|shard| shard.bytes).sum::<u64>();
-    if which.json {
-        let list: Vec<_> = manifests
-            .iter()
-            .map(|m| {
-                json!({ "version": m.version.0.to_string(), "parent": m.parent.map(|v| v.0.to_string()), "created": m.created,
-                    "documents": m.documents().to_string(), "shards": m.shards.len(), "bytes": bytes(m).to_string(),
-                    "schema_id": m.schema_id })
-            })
-            .collect();
-        say!("{:#}", serde_json::Value::from(list));
-        return Ok(());
+/// A version and its manifest, or why that can't be read.
+type Listed = (Version, std::result::Result<Manifest, String>);
+
+fn bytes(manifest: &Manifest) -> u64 {
+    manifest.shards.iter().map(|shard| shard.bytes).sum()
+}
+
+fn as_json((version, manifest): &Listed) -> Value {
+    match manifest {
+        Ok(m) => json!({
+            "version": version.0.to_string(), "parent": m.parent.map(|v| v.0.to_string()), "created": m.created,
+            "documents": m.documents().to_string(), "shards": m.shards.len(), "bytes": bytes(m).to_string(),
+            "schema_id": m.schema_id
+        }),
+        Err(reason) => json!({ "version": version.0.to_string(), "damaged": reason }),
     }
-    if manifests.is_empty() {
+}
+
+fn show_list(which: &Which, listed: &[Listed]) {
+    if listed.is_empty() {
         say!("no version yet; hint: canopy index build --corpus {} --input FILE", which.corpus);
-        return Ok(());
+        return;
     }
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     table.set_header(["version", "created", "documents", "shards", "size", "schema"]);
-    for m in manifests {
-        table.add_row([
-            m.version.to_string(),
-            m.created.clone(),
-            show::count(m.documents()),
-            m.shards.len().to_string(),
-            show::bytes(bytes(m)),
-            m.schema_id.clone(),
-        ]);
+    for (version, manifest) in listed {
+        let version = version.to_string();
+        match manifest {
+            Ok(m) => table.add_row([
+                version,
+                m.created.clone(),
+                show::count(m.documents()),
+                m.shards.len().to_string(),
+                show::bytes(bytes(m)),
+                m.schema_id.clone(),
+            ]),
+            Err(_) => table.add_row([version, "can't be read".to_owned()]),
+        };
     }
     say!("{table}");
-    Ok(())
 }
 
 async fn inspect(which: &Which) -> Result<()> {
@@ -232,8 +246,8 @@ mod tests {
 
     #[tokio::test]
     async fn one_damaged_version_does_not_hide_the_others() {
-        let place = std::env::temp_dir().join(format!("canopy-index-list-{}", std::process::id()));
-        let url = place.display().to_string();
+        let place = tempfile::tempdir().unwrap();
+        let url = place.path().display().to_string();
         let store = VersionStore::open(&url, true).unwrap();
         let (name, schema) = ("web".to_owned(), Schema::web());
         let corpus = Corpus { name, schema, partitions: 16, ordering: Ordering::Log };
@@ -245,7 +259,6 @@ mod tests {
         }
         let which = Which { corpus: "web".into(), store: url, version: None, json: true };
         let error = list(&which).await.unwrap_err().to_string();
-        std::fs::remove_dir_all(&place).unwrap();
         for part in ["v1: ", "v2: ", "is damaged", "; hint: "] {
             assert!(error.contains(part), "{part}: {error}");
         }

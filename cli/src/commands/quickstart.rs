@@ -9,13 +9,14 @@ use std::{
 use anyhow::{Context, Result};
 use canopy_common::{net::NetIo, telemetry::TelemetryConfig};
 use canopy_format::{
+    error::Error as StoreError,
     schema::Schema,
     store::{Corpus, Ordering, VersionStore},
 };
 use canopy_indexer::build::{self, BuildRequest};
 use canopy_topology::config::{NodeConfig, Placement, Role, TopologyConfig};
 
-use super::roles::termination;
+use super::roles::Signals;
 use crate::{
     config::{Config, Loaded},
     http::{Client, encode},
@@ -72,6 +73,7 @@ pub async fn run(args: Args) -> Result<()> {
         "warn".clone_into(&mut config.telemetry.log);
     }
     let _traces = canopy_common::telemetry::init(&config.telemetry, "canopy").map_err(anyhow::Error::msg)?;
+    let mut signals = Signals::listen()?;
     let mut tree = start(&config, &store).await?;
     let root = tree.roots().next().unwrap_or_default().to_owned();
     ask(&root, &args).await?;
@@ -83,16 +85,16 @@ pub async fn run(args: Args) -> Result<()> {
         tokio::select! {
             biased;
             ended = tree.ended() => return ended,
-            signal = termination() => { signal?; }
+            _ = signals.next() => {}
         }
     }
-    tree.drain.start();
     if args.once {
         // Nobody else uses this tree: nothing to wait for.
-        tree.drain.abort();
+        tree.abort();
         return Ok(());
     }
-    tree.stop().await
+    // A person waits for it, and no balancer stands before it.
+    tree.stop(Duration::ZERO).await
 }
 
 async fn build_sample(store: &VersionStore, dir: &Path, quiet: bool) -> Result<()> {
@@ -105,17 +107,22 @@ async fn build_sample(store: &VersionStore, dir: &Path, quiet: bool) -> Result<(
         };
         store.create_corpus(&corpus).await?;
     }
-    if let Some(version) = store.versions(CORPUS).await?.last() {
-        if !quiet {
-            say!("using {version} of corpus {CORPUS:?} in {}", dir.display());
+    match store.to_serve(CORPUS, None).await {
+        Ok(found) => {
+            if !quiet {
+                say!("using {} of corpus {CORPUS:?} in {}", found.manifest.version, dir.display());
+            }
+            return Ok(());
         }
-        return Ok(());
+        Err(StoreError::NoVersionYet(_)) => {}
+        Err(error) if error.of_the_version() => eprintln!("{error}; building the sample again"),
+        Err(error) => return Err(error.into()),
     }
     let input = dir.join("sample.jsonl.gz");
     std::fs::write(&input, SAMPLE).with_context(|| format!("{} can't be written", input.display()))?;
     let request = BuildRequest {
         shards: Some(SHARDS),
-        warmup: EXAMPLES.map(str::to_owned).into(),
+        warmup: Some(EXAMPLES.map(str::to_owned).into()),
         ..BuildRequest::new(store.clone(), CORPUS, vec![input])
     };
     let report = build::run(request).await?;

@@ -1,10 +1,15 @@
 //! `canopy up` runs all roles of a file in one process; `canopy root|aggregator|leaf` runs one.
+//!
+//! SIGTERM, the supervisor's, is announced first: readiness says no and everything is answered for the lame-duck time, so
+//! that balancers move on before connections are refused. Ctrl-C is not: whoever pressed it waits. Both then end what
+//! runs; a second signal ends the process at once.
 
 use std::{path::PathBuf, time::Duration};
 
 use anyhow::{Result, anyhow};
 use canopy_common::telemetry;
 use canopy_topology::config::{NodeConfig, Role};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::{
     config::{Config, Loaded},
@@ -85,6 +90,7 @@ fn name(role: Role) -> String {
 async fn serve(config: &Config, service: &str, here: impl Fn(&NodeConfig) -> bool) -> Result<()> {
     let _traces = telemetry::init(&config.telemetry, service).map_err(|e| anyhow!(e))?;
     let store = open_store(&config.store.url)?;
+    let mut signals = Signals::listen()?;
     let mut tree = Tree::start(config, &store, &Surroundings::real()?, &here).await?;
     for node in tree.topology.nodes.iter().filter(|node| here(node)) {
         tracing::info!(node = %node.id, grpc = %node.address, http = %node.admin, "started");
@@ -92,36 +98,71 @@ async fn serve(config: &Config, service: &str, here: impl Fn(&NodeConfig) -> boo
             tracing::info!("the search page is http://{}/", node.admin);
         }
     }
-    tokio::select! {
+    let first = tokio::select! {
         biased;
         ended = tree.ended() => return ended,
-        signal = termination() => tracing::info!(signal = signal?, "draining"),
-    }
-    let drain = tree.drain.clone();
+        signal = signals.next() => signal,
+    };
+    let lame_duck = first.lame_duck(config.rpc.lame_duck.0);
+    tracing::info!(signal = first.name(), ?lame_duck, "leaving: not ready from now on");
     tokio::select! {
         biased;
-        stopped = tree.stop() => stopped,
-        second = again() => {
-            drain.abort();
-            Err(anyhow!("stopped by a second {}", second?))
-        }
+        stopped = tree.stop(lame_duck) => stopped,
+        second = again() => Err(anyhow!("stopped by a second {}", second?.name())),
     }
 }
 
 /// Waits for a second signal. `timeout`, terminals and supervisors often send one signal twice, to the process and to
 /// its group: what comes at once is still the first.
-async fn again() -> Result<&'static str> {
+async fn again() -> Result<Asked> {
     tokio::time::sleep(ONE_SIGNAL).await;
-    termination().await
+    Ok(Signals::listen()?.next().await)
 }
 
-/// Waits for SIGTERM or SIGINT.
-pub async fn termination() -> Result<&'static str> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    Ok(tokio::select! {
-        biased;
-        _ = term.recv() => "SIGTERM",
-        _ = int.recv() => "SIGINT",
-    })
+/// How the process was asked to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asked {
+    /// By a supervisor: SIGTERM.
+    Terminate,
+    /// By a person at a terminal: SIGINT.
+    Interrupt,
+}
+
+impl Asked {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Terminate => "SIGTERM",
+            Self::Interrupt => "SIGINT",
+        }
+    }
+
+    /// A person who presses Ctrl-C waits, and no balancer looks: nothing is announced then.
+    fn lame_duck(self, configured: Duration) -> Duration {
+        match self {
+            Self::Terminate => configured,
+            Self::Interrupt => Duration::ZERO,
+        }
+    }
+}
+
+/// SIGTERM and SIGINT, from the moment this is made.
+pub struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    /// Takes the signals over.
+    pub fn listen() -> Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    /// Waits for one.
+    pub async fn next(&mut self) -> Asked {
+        tokio::select! {
+            biased;
+            _ = self.terminate.recv() => Asked::Terminate,
+            _ = self.interrupt.recv() => Asked::Interrupt,
+        }
+    }
 }

@@ -109,8 +109,13 @@ fn print_table(reports: &[Report]) {
             shards.iter().map(|shard| number(&shard["serving"])).filter(|v| *v > 0).collect();
         let versions: Vec<String> = versions.iter().map(|v| format!("v{v}")).collect();
         let errors = shards.iter().filter_map(|shard| shard["last_error"].as_str());
-        let reasons: Vec<&str> =
-            report.ready.as_ref().err().map(String::as_str).into_iter().chain(errors.take(1)).collect();
+        let unready = report.ready.as_ref().err().cloned();
+        let passed_over = report.status["passed_over"].as_array().into_iter().flatten().map(|passed| {
+            let [corpus, reason] = ["corpus", "reason"].map(|key| passed[key].as_str().unwrap_or("?"));
+            format!("{corpus} v{} can't be served: {reason}", number(&passed["version"]))
+        });
+        let errors = errors.filter(|error| !error.is_empty()).take(1).map(str::to_owned);
+        let reasons: Vec<String> = unready.into_iter().chain(errors).chain(passed_over).collect();
         let health = match (&report.ready, report.status.is_null()) {
             (Ok(()), _) => "ready",
             (Err(_), true) => "no answer",

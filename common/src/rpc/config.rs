@@ -20,6 +20,9 @@ pub struct RpcConfig {
     pub stream_window: Size,
     /// HTTP/2 window of one connection, all streams together. Default: 64MiB.
     pub connection_window: Size,
+    /// How long a process that was told to leave (SIGTERM) goes on accepting and answering while its readiness pages
+    /// already say no, so that balancers have time to notice; 0: not at all. Default: 5s.
+    pub lame_duck: Time,
     /// How long a draining process waits for running calls. Default: 10s.
     pub drain_patience: Time,
 }
@@ -33,6 +36,7 @@ impl Default for RpcConfig {
             keepalive_timeout: Time::ms(2000),
             stream_window: Size(1 << 20),
             connection_window: Size(64 << 20),
+            lame_duck: Time::ms(5_000),
             drain_patience: Time::ms(10_000),
         }
     }
@@ -47,6 +51,7 @@ impl Section for RpcConfig {
         ("keepalive_timeout", "how long a ping may stay unanswered; 100ms..1min"),
         ("stream_window", "HTTP/2 window of one stream; 64KiB..1GiB"),
         ("connection_window", "HTTP/2 window of one connection; at least 4 x stream_window, up to 2GiB - 1"),
+        ("lame_duck", "how long a leaving process goes on answering, though it is not ready; 0s..10min"),
         ("drain_patience", "how long a draining process waits for running calls; 0s..10min"),
     ];
 
@@ -68,6 +73,7 @@ impl Section for RpcConfig {
         time("connect_timeout", self.connect_timeout, Time::ms(1), Time::ms(60_000));
         time("keepalive_interval", self.keepalive_interval, Time::ms(100), Time::ms(600_000));
         time("keepalive_timeout", self.keepalive_timeout, Time::ms(100), Time::ms(60_000));
+        time("lame_duck", self.lame_duck, Time::ms(0), Time::ms(600_000));
         time("drain_patience", self.drain_patience, Time::ms(0), Time::ms(600_000));
         found
     }

@@ -30,6 +30,21 @@ pub enum Error {
         /// Newest format this build reads.
         known: u32,
     },
+    /// Its texts were analysed by other rules than this build's.
+    #[error(
+        "{corpus} {version} was built with analysis {found}; this node knows {known}: rebuild the version, or run the \
+         matching release"
+    )]
+    OtherAnalysis {
+        /// The corpus.
+        corpus: String,
+        /// The version.
+        version: Version,
+        /// Rules of the version.
+        found: String,
+        /// Rules of this build.
+        known: String,
+    },
     /// No such corpus.
     #[error("corpus {0:?} does not exist in this store; `canopy corpus list` shows those that do")]
     NoCorpus(String),
@@ -69,6 +84,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether a version itself is at fault, not the way to it: another attempt would end the same.
+    pub fn of_the_version(&self) -> bool {
+        matches!(self, Self::Damaged { .. } | Self::NewerFormat { .. } | Self::OtherAnalysis { .. })
+    }
+
     /// A failure of the file system at a path.
     pub fn io(path: &std::path::Path, source: std::io::Error) -> Self {
         Self::Io { path: path.display().to_string(), source }
@@ -83,9 +103,10 @@ impl Classify for Error {
         match self {
             Self::Schema(_) | Self::Invalid { .. } => ErrorClass::InvalidArgument,
             Self::Damaged { .. } => ErrorClass::DataLoss,
-            Self::NewerFormat { .. } | Self::NoVersionYet(_) | Self::Exists(_) => {
-                ErrorClass::FailedPrecondition
-            }
+            Self::NewerFormat { .. }
+            | Self::OtherAnalysis { .. }
+            | Self::NoVersionYet(_)
+            | Self::Exists(_) => ErrorClass::FailedPrecondition,
             Self::NoCorpus(_) | Self::NoVersion { .. } => ErrorClass::NotFound,
             Self::Store(_) | Self::Io { .. } => ErrorClass::Internal,
         }

@@ -21,6 +21,9 @@ use crate::{
 /// Newest manifest format this build reads and writes.
 pub const FORMAT: u32 = 1;
 
+/// Most warm-up queries of a version.
+pub const MAX_WARMUP: usize = 32;
+
 /// The manifest. `created` and `builder` are the only parts that differ between two builds of the same input.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
@@ -54,7 +57,7 @@ pub struct Manifest {
     pub languages: BTreeMap<String, u64>,
     /// Build counts, for people.
     pub counts: BuildCounts,
-    /// Queries to warm with.
+    /// Queries to warm with, and the examples of the search page.
     #[serde(default)]
     pub warmup: Vec<String>,
 }

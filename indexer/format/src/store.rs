@@ -11,6 +11,7 @@
 
 mod address;
 mod files;
+mod serve;
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -25,6 +26,8 @@ use crate::{
     manifest::Manifest,
     schema::Schema,
 };
+
+pub use serve::{Found, PassedOver};
 
 /// Most log partitions of a corpus.
 pub const MAX_PARTITIONS: u32 = 1024;
@@ -149,7 +152,7 @@ impl VersionStore {
     /// Claims the next version number: above every number in use, complete or not.
     pub async fn claim(&self, corpus: &str) -> Result<Version> {
         self.corpus(corpus).await?;
-        let newest = self.numbers(corpus).await?.last().map_or(0, |version| version.0);
+        let newest = self.newest_in_use(corpus).await?.map_or(0, |version| version.0);
         for number in (1..=CLAIM_TRIES).filter_map(|step| newest.checked_add(step)) {
             let version = Version(number);
             match self.create(&object(corpus, version, "claim"), "claimed\n".into(), "").await {
@@ -190,7 +193,8 @@ impl VersionStore {
         Ok(manifest)
     }
 
-    /// The newest complete version's manifest.
+    /// The newest complete version's manifest; an error when it is damaged. What is served or built on may be an
+    /// older one, see [`VersionStore::to_serve`].
     pub async fn latest(&self, corpus: &str) -> Result<Manifest> {
         let newest = self.versions(corpus).await?.pop();
         self.manifest(corpus, newest.ok_or_else(|| Error::NoVersionYet(corpus.to_owned()))?).await
@@ -205,6 +209,18 @@ impl VersionStore {
     /// Path of a version below the store.
     pub fn version_path(corpus: &str, version: Version) -> String {
         format!("corpora/{corpus}/versions/{:010}", version.0)
+    }
+
+    /// The highest number whose directory holds anything. An empty one is what a failed build leaves.
+    async fn newest_in_use(&self, corpus: &str) -> Result<Option<Version>> {
+        for version in self.numbers(corpus).await?.into_iter().rev() {
+            let directory = Path::from(Self::version_path(corpus, version));
+            let found = self.objects.list_with_delimiter(Some(&directory)).await?;
+            if !found.objects.is_empty() || !found.common_prefixes.is_empty() {
+                return Ok(Some(version));
+            }
+        }
+        Ok(None)
     }
 
     /// Numbers with a directory, ascending.

@@ -1,14 +1,19 @@
-//! What builds that died have left, and how the next build removes it.
+//! What builds that failed or died have left, and how it is removed.
 //!
 //! A build claims its number first and works inside that version's directory. It holds a lock on the claim file all
 //! the while; the operating system drops the lock when the process ends, however it ends. So a directory without a
-//! manifest whose claim can be locked belongs to nobody: everything but the claim is removed (the number stays burnt,
-//! so no number is ever used twice). One that is locked belongs to a running build and is left alone. In a store that
-//! is not a local directory leftovers are invisible too, and are the garbage collection's business.
+//! manifest whose claim can be locked belongs to nobody: all in it is removed, the claim last, and its number is free
+//! again. One that is locked belongs to a running build and is left alone; so is one without a claim, which somebody may
+//! be copying. A directory with a manifest, however damaged, is never touched.
+//!
+//! Two builds never hold one number: the claim is made create-only, a lock counts only while the locked file is still
+//! the one with that name, and a claim is removed only under its lock. In a store that is not a local directory
+//! leftovers are invisible too, and are the garbage collection's business.
 
 use std::{
     fs::{self, File, TryLockError},
     io,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
@@ -33,15 +38,22 @@ pub(crate) struct Claim {
 }
 
 impl Claim {
-    /// Locks the claim of `version` and makes its working directory, in `temp` when given.
+    /// Locks the claim of `version` and makes its working directory, in `temp` when given. `None`: the claim was taken
+    /// for a dead one and is gone; claim anew.
     pub(crate) fn take(
         store: &VersionStore,
         corpus: &str,
         version: Version,
         temp: Option<&Path>,
-    ) -> Result<Self> {
+    ) -> Result<Option<Self>> {
         let directory = store.version_dir(corpus, version);
-        let lock = directory.as_ref().map(|directory| lock(&directory.join(CLAIM))).transpose()?;
+        let lock = match &directory {
+            Some(directory) => match lock(&directory.join(CLAIM))? {
+                Some(lock) => Some(lock),
+                None => return Ok(None),
+            },
+            None => None,
+        };
         let work = match (temp, &directory) {
             (Some(temp), _) => temp.join(format!("canopy-{corpus}-{version}")),
             (None, Some(directory)) => directory.join(WORK),
@@ -55,13 +67,13 @@ impl Claim {
             fs::remove_dir_all(&work).map_err(Error::io(&work))?; // the number is ours: a dead build's
         }
         fs::create_dir_all(&work).map_err(Error::io(&work))?;
-        Ok(Self { work, directory, _lock: lock })
+        Ok(Some(Self { work, directory, _lock: lock }))
     }
 
-    /// Removes what an unsuccessful build wrote below its version; never a published one.
+    /// Removes what an unsuccessful build wrote below its version, and frees the number; never a published one.
     pub(crate) fn undo(&self) {
         let Some(directory) = &self.directory else { return };
-        if let Err(error) = clear(directory) {
+        if let Err(error) = remove(directory) {
             let path = directory.display();
             tracing::warn!(%path, %error, "could not remove the files of a failed build; the next build will");
         }
@@ -78,11 +90,29 @@ impl Drop for Claim {
     }
 }
 
-/// Waits for the lock: a cleaner may hold it for a moment.
-fn lock(path: &Path) -> Result<File> {
-    let file = File::open(path).map_err(Error::io(path))?;
+/// Waits for the lock: a cleaner may hold it for a moment, and may have removed the claim by then.
+fn lock(path: &Path) -> Result<Option<File>> {
+    let Some(file) = open(path)? else { return Ok(None) };
     file.lock().map_err(Error::io(path))?;
-    Ok(file)
+    Ok(is_at(&file, path)?.then_some(file))
+}
+
+fn open(path: &Path) -> Result<Option<File>> {
+    match File::open(path) {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Error::io(path)(error)),
+    }
+}
+
+/// Whether this is still the file of that name.
+fn is_at(file: &File, path: &Path) -> Result<bool> {
+    let held = file.metadata().map_err(Error::io(path))?;
+    match fs::metadata(path) {
+        Ok(found) => Ok((found.dev(), found.ino()) == (held.dev(), held.ino())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(Error::io(path)(error)),
+    }
 }
 
 /// Removes what dead builds of a corpus left; lists what it found.
@@ -95,10 +125,14 @@ pub(crate) fn clean(store: &VersionStore, corpus: &str) -> Result<Vec<Leftover>>
     let mut found = vec![];
     for entry in list(&directory)? {
         let Some(number) = entry.file_name().and_then(|name| name.to_str()?.parse().ok()) else { continue };
-        if entry.join(MANIFEST).exists() || !has_files(&entry)? {
+        if entry.join(MANIFEST).exists() {
             continue;
         }
-        found.push(Leftover { version: Version(number), cleaned: clean_one(&entry)? });
+        let (worked, cleaned) = (has_files(&entry)?, clean_one(&entry)?);
+        // A claim alone is a build that begins, or that died before it did anything.
+        if worked {
+            found.push(Leftover { version: Version(number), cleaned });
+        }
     }
     found.sort_unstable_by_key(|leftover| leftover.version);
     Ok(found)
@@ -106,37 +140,46 @@ pub(crate) fn clean(store: &VersionStore, corpus: &str) -> Result<Vec<Leftover>>
 
 fn clean_one(directory: &Path) -> Result<bool> {
     let path = directory.join(CLAIM);
-    let file = match File::open(&path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-        Err(error) => return Err(Error::io(&path)(error)),
-    };
+    let Some(file) = open(&path)? else { return Ok(false) };
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => return Ok(false),
         Err(TryLockError::Error(error)) => return Err(Error::io(&path)(error)),
     }
-    clear(directory)?;
+    // A claim of this name is a new one.
+    if !is_at(&file, &path)? {
+        return Ok(false);
+    }
+    remove(directory)?;
     Ok(!directory.join(MANIFEST).exists())
 }
 
-/// Removes all but the claim, unless there is a manifest.
-fn clear(directory: &Path) -> Result<()> {
+/// Empties a version's directory, the claim last, unless there is a manifest. The caller holds the claim's lock. The
+/// directory stays: the next build may be about to claim in it.
+fn remove(directory: &Path) -> Result<()> {
     for path in list(directory)? {
         if directory.join(MANIFEST).exists() {
             return Ok(());
         }
-        if path.ends_with(CLAIM) {
+        if is_claim(&path) {
             continue;
         }
         let removed = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
         removed.map_err(Error::io(&path))?;
     }
-    Ok(())
+    let claim = directory.join(CLAIM);
+    fs::remove_file(&claim).map_err(Error::io(&claim))
+}
+
+/// The claim, or the file beside it that it is made from.
+fn is_claim(path: &Path) -> bool {
+    path.file_name().and_then(|name| name.to_str()).is_some_and(|name| {
+        name.strip_prefix(CLAIM).is_some_and(|rest| rest.is_empty() || rest.starts_with('#'))
+    })
 }
 
 fn has_files(directory: &Path) -> Result<bool> {
-    Ok(list(directory)?.iter().any(|path| !path.ends_with(CLAIM)))
+    Ok(list(directory)?.iter().any(|path| !is_claim(path)))
 }
 
 /// Entries of a directory; none when it does not exist.

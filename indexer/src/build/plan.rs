@@ -1,7 +1,9 @@
 //! What a build needs to know before it reads: schema, layout and parent; and how it shares its memory.
 
 use canopy_common::ids::Version;
-use canopy_format::{error::Error as FormatError, layout::Layout, manifest::Manifest, schema::Schema};
+use canopy_format::{
+    error::Error as FormatError, layout::Layout, manifest::Manifest, schema::Schema, store::PassedOver,
+};
 
 use super::request::{BuildRequest, DEFAULT_SHARDS};
 use crate::{error::Result, index_schema::IndexSchema};
@@ -15,6 +17,9 @@ pub(crate) struct Plan {
     pub(crate) index_schema: IndexSchema,
     pub(crate) layout: Layout,
     pub(crate) parent: Option<Parent>,
+    pub(crate) warmup: Vec<String>,
+    /// Newer versions whose manifest can't be read.
+    pub(crate) passed_over: Vec<PassedOver>,
 }
 
 /// The version before.
@@ -49,20 +54,27 @@ impl Memory {
     }
 }
 
-/// Reads the corpus and its newest version.
+/// Reads the corpus and its newest version that can be read.
 pub(crate) async fn plan(request: &BuildRequest) -> Result<Plan> {
     let corpus = request.store.corpus(&request.corpus).await?;
     let schema = request.schema.clone().unwrap_or(corpus.schema);
     schema.check()?;
     let index_schema = IndexSchema::new(&schema)?;
-    let parent = match request.store.latest(&request.corpus).await {
-        Ok(manifest) => Some(manifest),
-        Err(FormatError::NoVersionYet(_)) => None,
+    let (parent, passed_over) = match request.store.to_build_on(&request.corpus).await {
+        Ok(found) => (Some(found.manifest), found.passed_over),
+        Err(FormatError::NoVersionYet(_)) => (None, Vec::new()),
+        // None can be read: the first version once more, with the shards that are asked for.
+        Err(error) if error.of_the_version() => {
+            let newest = request.store.versions(&request.corpus).await?.pop().unwrap_or(Version(0));
+            (None, vec![PassedOver { version: newest, reason: error.to_string() }])
+        }
         Err(error) => return Err(error.into()),
     };
     let layout = layout(request.shards, parent.as_ref())?;
+    let inherited = || parent.as_ref().map(|parent| parent.warmup.clone()).unwrap_or_default();
+    let warmup = request.warmup.clone().unwrap_or_else(inherited);
     let parent = parent.map(|parent| Parent { version: parent.version, documents: parent.documents() });
-    Ok(Plan { schema, index_schema, layout, parent })
+    Ok(Plan { schema, index_schema, layout, parent, warmup, passed_over })
 }
 
 fn layout(shards: Option<u32>, parent: Option<&Manifest>) -> Result<Layout> {

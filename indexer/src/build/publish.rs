@@ -123,6 +123,6 @@ fn manifest(
         shards,
         languages,
         counts: made.counts.clone(),
-        warmup: request.warmup.clone(),
+        warmup: plan.warmup.clone(),
     })
 }

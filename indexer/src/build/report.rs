@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use canopy_common::ids::{ShardId, Version};
-use canopy_format::manifest::BuildCounts;
+use canopy_format::{manifest::BuildCounts, store::PassedOver};
 use serde::Serialize;
 
 use super::{progress::Stage, reject::RejectLine};
@@ -41,6 +41,8 @@ pub struct BuildReport {
     pub segments: usize,
     /// Unpublished versions of earlier builds that died: `cleaned` ones were removed, others belong to someone else.
     pub leftovers: Vec<Leftover>,
+    /// Newer versions than the parent that could not be read; they are left as they are.
+    pub passed_over: Vec<PassedOver>,
 }
 
 /// One shard of a report.

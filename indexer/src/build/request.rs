@@ -10,7 +10,7 @@ use std::{
 };
 
 use canopy_common::clock::{System, WallClock};
-use canopy_format::{layout::MAX_SHARDS, schema::Schema, store::VersionStore};
+use canopy_format::{layout::MAX_SHARDS, manifest::MAX_WARMUP, schema::Schema, store::VersionStore};
 
 use super::progress::{Progress, Silent};
 use crate::{
@@ -20,6 +20,8 @@ use crate::{
 
 /// Least memory a build works with, bytes.
 pub const MIN_MEMORY: u64 = 64 << 20;
+/// Longest warm-up query, bytes: what a root takes.
+pub const MAX_WARMUP_BYTES: usize = 8 << 10;
 /// Shards of a corpus' first version when the request names none.
 pub const DEFAULT_SHARDS: u32 = 4;
 
@@ -51,8 +53,8 @@ pub struct BuildRequest {
     pub force: bool,
     /// Log offsets that the input contains: partition -> next offset.
     pub cut: BTreeMap<u32, u64>,
-    /// Queries to warm with.
-    pub warmup: Vec<String>,
+    /// Queries that leaves warm the version with, and examples of the search page; those of the parent when `None`.
+    pub warmup: Option<Vec<String>>,
     /// Directory for spill files. Default: inside the store, next to the version (a local store), so that moving the
     /// result costs nothing.
     pub temp: Option<PathBuf>,
@@ -80,7 +82,7 @@ impl BuildRequest {
             reject_file: None,
             force: false,
             cut: BTreeMap::new(),
-            warmup: vec![],
+            warmup: None,
             temp: None,
             progress: Arc::new(Silent),
             clock: Arc::new(System),
@@ -105,6 +107,14 @@ impl BuildRequest {
         }
         if let Some(shards) = self.shards.filter(|shards| !(1..=MAX_SHARDS).contains(shards)) {
             return invalid("shards", format!("{shards} is not within 1..{MAX_SHARDS}"));
+        }
+        let warmup = self.warmup.as_deref().unwrap_or_default();
+        if warmup.len() > MAX_WARMUP {
+            return invalid("warmup", format!("{} queries; give at most {MAX_WARMUP}", warmup.len()));
+        }
+        if let Some(long) = warmup.iter().find(|query| query.len() > MAX_WARMUP_BYTES) {
+            let start: String = long.chars().take(40).collect();
+            return invalid("warmup", format!("{start:?}… is longer than {MAX_WARMUP_BYTES} bytes"));
         }
         Ok(())
     }

@@ -43,6 +43,11 @@ impl Place {
         BuildRequest { shards: Some(4), ..BuildRequest::new(self.store.clone(), "web", inputs) }
     }
 
+    /// Numbers of versions, published or not, that hold anything.
+    fn in_use(&self) -> Vec<u64> {
+        (1..=300).filter(|number| !self.files(Version(*number)).is_empty()).collect()
+    }
+
     /// Everything below the versions, with its BLAKE3, for comparison.
     fn files(&self, version: Version) -> BTreeMap<String, String> {
         fn walk(directory: &Path, prefix: &str, found: &mut BTreeMap<String, String>) {

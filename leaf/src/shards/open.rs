@@ -20,9 +20,8 @@ use canopy_common::{
     ids::{ShardId, Version},
 };
 use canopy_format::{
-    analysis::Analyzer,
     manifest::{Manifest, ShardEntry},
-    store::VersionStore,
+    store::{Found, PassedOver, VersionStore},
 };
 use canopy_indexer::index_schema::IndexSchema;
 use canopy_topology::routing::RoutingSnapshot;
@@ -100,12 +99,12 @@ impl Opener {
 
     /// What is to be done for one corpus. Errors: its version can't be found, or not by this build.
     async fn jobs(&self, corpus: &str, version: Option<Version>, shards: &[ShardId]) -> Result<Vec<Job>> {
-        let manifest = match version {
-            Some(version) => self.store.manifest(corpus, version).await?,
-            None => self.store.latest(corpus).await?,
-        };
-        check_manifest(&manifest)?;
+        let Found { manifest, passed_over } = self.store.to_serve(corpus, version).await?;
         let version = manifest.version;
+        for PassedOver { version: newer, reason } in &passed_over {
+            tracing::error!(corpus, %version, %newer, reason, "the newer version can't be served");
+        }
+        self.shards.board.pass_over(corpus, passed_over);
         let version_dir = self.store.version_dir(corpus, version).ok_or_else(|| {
             Error::invalid(
                 "store",
@@ -223,31 +222,6 @@ impl Job {
     fn source(&self, entry: &ShardEntry) -> Source {
         Source { version_dir: self.version_dir.clone(), entry: entry.clone() }
     }
-}
-
-/// Refuses, by name, what this build would read differently from the build that wrote it.
-fn check_manifest(manifest: &Manifest) -> Result<()> {
-    if manifest.analysis_id != Analyzer::id() {
-        let reason = format!(
-            "{} {} was built with analysis {}; this leaf has {}: rebuild the version, or run the matching release",
-            manifest.corpus,
-            manifest.version,
-            manifest.analysis_id,
-            Analyzer::id()
-        );
-        return Err(Error::invalid("analysis_id", reason));
-    }
-    if manifest.schema_id != manifest.schema.id() {
-        let reason = format!(
-            "{} {} has schema id {}, but its schema gives {} here; run the release that built it",
-            manifest.corpus,
-            manifest.version,
-            manifest.schema_id,
-            manifest.schema.id()
-        );
-        return Err(Error::invalid("schema_id", reason));
-    }
-    Ok(())
 }
 
 /// Opens verified files as a view.

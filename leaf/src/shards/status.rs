@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use canopy_common::ids::{ShardId, Version};
+use canopy_format::store::PassedOver;
 use parking_lot::Mutex;
 
 /// Where a shard is in its life.
@@ -76,9 +77,12 @@ pub struct Line {
     pub last_error: String,
 }
 
-/// All lines, by corpus and shard.
+/// All lines, by corpus and shard, and the versions that no shard is opened from though they are the newest.
 #[derive(Default)]
-pub struct Board(Mutex<BTreeMap<(String, ShardId), Line>>);
+pub struct Board {
+    lines: Mutex<BTreeMap<(String, ShardId), Line>>,
+    passed_over: Mutex<BTreeMap<String, Vec<PassedOver>>>,
+}
 
 impl Board {
     /// Adds a shard that should be held.
@@ -92,25 +96,25 @@ impl Board {
             verified: 0,
             last_error: String::new(),
         };
-        self.0.lock().insert((corpus.to_owned(), shard.clone()), line);
+        self.lines.lock().insert((corpus.to_owned(), shard.clone()), line);
     }
 
     /// Changes a shard's line.
     pub fn update(&self, corpus: &str, shard: &ShardId, change: impl FnOnce(&mut Line)) {
-        if let Some(line) = self.0.lock().get_mut(&(corpus.to_owned(), shard.clone())) {
+        if let Some(line) = self.lines.lock().get_mut(&(corpus.to_owned(), shard.clone())) {
             change(line);
         }
     }
 
     /// One shard's line.
     pub fn line(&self, corpus: &str, shard: &ShardId) -> Option<Line> {
-        self.0.lock().get(&(corpus.to_owned(), shard.clone())).cloned()
+        self.lines.lock().get(&(corpus.to_owned(), shard.clone())).cloned()
     }
 
     /// Shards in each state.
     pub fn counts(&self) -> BTreeMap<State, usize> {
         let mut counts = BTreeMap::new();
-        for line in self.0.lock().values() {
+        for line in self.lines.lock().values() {
             *counts.entry(line.state).or_default() += 1;
         }
         counts
@@ -118,13 +122,29 @@ impl Board {
 
     /// Whether every shard that should be held has come to an end, good or bad. False when there is none.
     pub fn settled(&self) -> bool {
-        let lines = self.0.lock();
+        let lines = self.lines.lock();
         !lines.is_empty() && lines.values().all(|line| line.state.settled())
+    }
+
+    /// Newer versions of a corpus than the one that is opened, which can't be served.
+    pub fn pass_over(&self, corpus: &str, versions: Vec<PassedOver>) {
+        self.passed_over.lock().insert(corpus.to_owned(), versions);
+    }
+
+    /// All of them, for the status page.
+    pub fn passed_over(&self) -> Vec<serde_json::Value> {
+        let passed_over = self.passed_over.lock();
+        let each = passed_over.iter().flat_map(|(corpus, versions)| {
+            versions.iter().map(move |passed| {
+                serde_json::json!({ "corpus": corpus, "version": passed.version, "reason": passed.reason })
+            })
+        });
+        each.collect()
     }
 
     /// For the status page.
     pub fn to_json(&self) -> serde_json::Value {
-        let lines = self.0.lock();
+        let lines = self.lines.lock();
         let shards = lines.iter().map(|((corpus, shard), line)| {
             serde_json::json!({
                 "corpus": corpus,

@@ -2,7 +2,11 @@
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
-use canopy_common::{error::ErrorClass, ids::ShardId};
+use canopy_common::{
+    error::ErrorClass,
+    ids::{ShardId, Version},
+};
+use canopy_format::manifest::FORMAT;
 use canopy_proto::{SearchNode, v1::ShardReply};
 
 use super::{State, status::Line};
@@ -129,7 +133,7 @@ async fn a_version_of_other_rules_is_refused_by_name() {
     let mut manifest = built.manifest.clone();
     manifest.analysis_id = "a999".into();
     manifest.schema_id = manifest.schema.id_under("a999");
-    let newer = original.replacen("\"format\": 1", "\"format\": 99", 1);
+    let newer = original.replacen(&format!("\"format\": {FORMAT}"), "\"format\": 99", 1);
     for (text, why) in [
         (String::from_utf8(manifest.to_json()).unwrap(), "was built with analysis a999"),
         (newer, "has format 99; this build reads up to"),
@@ -153,6 +157,28 @@ async fn a_version_of_other_rules_is_refused_by_name() {
         opening.await.unwrap();
     }
     fs::write(&path, original).unwrap();
+}
+
+#[tokio::test]
+async fn a_newest_version_that_can_not_be_read_is_passed_over_aloud() {
+    let built = Built::new(&pages(10), 1).await;
+    let newest = built.store.version_dir(fixture::CORPUS, Version(9)).unwrap();
+    fs::create_dir_all(&newest).unwrap();
+    fs::write(newest.join("manifest.json"), "{").unwrap();
+    let mut routing = built.routing();
+    routing.corpora.get_mut(fixture::CORPUS).unwrap().version = None;
+    let parts = fixture::parts(config(1, 16), fixture::real());
+    let opener = super::open::Opener {
+        store: built.store.clone(),
+        shards: parts.shards.clone(),
+        threads: 1,
+        drain: canopy_common::drain::Drain::new(),
+    };
+    opener.run(&routing).await;
+    assert_eq!(line(&parts, 0).serving, Some(built.manifest.version));
+    let passed_over = parts.shards.board.passed_over();
+    assert_eq!((passed_over.len(), &passed_over[0]["version"]), (1, &serde_json::json!(9)));
+    assert!(passed_over[0]["reason"].as_str().unwrap().contains("it is not a manifest"), "{passed_over:?}");
 }
 
 #[tokio::test]

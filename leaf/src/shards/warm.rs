@@ -4,7 +4,7 @@
 use canopy_common::{error::Failure, ids::ShardId};
 use canopy_format::{
     analysis::Analyzer,
-    manifest::{Manifest, ShardEntry},
+    manifest::{MAX_WARMUP, Manifest, ShardEntry},
     schema::SEARCH_FIELD,
 };
 use canopy_proto::v1::{
@@ -19,9 +19,6 @@ use crate::{
     stop::Stop,
     view::ShardView,
 };
-
-/// Warm-up queries of the manifest that are run at most.
-const MOST: usize = 32;
 
 /// Makes the probe of a freshly opened shard: a word that it has, or everything when it has no words.
 pub fn probe(view: &ShardView, manifest: &Manifest, entry: &ShardEntry) -> Result<SearchRequest> {
@@ -111,7 +108,7 @@ pub fn run(view: &ShardView, manifest: &Manifest, entry: &ShardEntry, stop: &Sto
     if languages.is_empty() {
         languages.push(&manifest.schema.default_language);
     }
-    for text in manifest.warmup.iter().take(MOST) {
+    for text in manifest.warmup.iter().take(MAX_WARMUP) {
         let words = analyzer.query(text, &languages);
         let should: Vec<Query> = words.into_iter().flat_map(|word| word.forms).map(term).collect();
         if should.is_empty() || stop.now() {

@@ -1,11 +1,12 @@
 //! Connections of clients, from whatever network [`Bound`] stands for: HTTP/1.1 and HTTP/2 on one listener.
 //!
 //! Own loop rather than the framework's, because the listener is not always TCP and because leaving must be gentle:
-//! when the process drains it stops accepting, tells each connection to finish what runs, and goes when all have or
-//! patience is over. Slow or silent clients hold a place for seconds, not for ever: a first request has to come, as its
+//! while the process leaves its answers close their HTTP/1 connections, so that clients move on before they must; when it
+//! drains it stops accepting, tells each connection to finish what runs, and goes when all have or patience is over. Slow or silent clients hold a place for seconds, not for ever: a first request has to come, as its
 //! head and body have to, and answers have to be taken.
 
 use std::{
+    convert::Infallible,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -13,13 +14,19 @@ use std::{
     time::Duration,
 };
 
-use axum::Router;
+use axum::{
+    Router,
+    http::{HeaderValue, Request, Version, header},
+};
 use canopy_common::{
     drain::Drain,
     net::{Bound, BoxIo, patience::Patient},
 };
 use futures::StreamExt;
-use hyper::service::{Service, service_fn};
+use hyper::{
+    body::Incoming,
+    service::{Service, service_fn},
+};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto,
@@ -79,9 +86,18 @@ async fn converse(server: auto::Builder<TokioExecutor>, router: Router, io: BoxI
     let asked = Arc::new(AtomicBool::new(false));
     let silent = silence(asked.clone());
     let answer = TowerToHyperService::new(router);
-    let service = service_fn(move |request| {
+    let leaving = drain.clone();
+    let service = service_fn(move |request: Request<Incoming>| {
         asked.store(true, Ordering::Relaxed);
-        answer.call(request)
+        let (close, leaving) = (request.version() < Version::HTTP_2, leaving.clone());
+        let answered = answer.call(request);
+        async move {
+            let mut answered = answered.await?;
+            if close && leaving.leaving() {
+                answered.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
+            Ok::<_, Infallible>(answered)
+        }
     });
     let connection = server.serve_connection(TokioIo::new(Patient::new(io)), service);
     tokio::pin!(connection, silent);

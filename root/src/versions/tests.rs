@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use canopy_format::store::{Corpus, Ordering};
+use canopy_format::{
+    manifest::FORMAT,
+    store::{Corpus, Ordering},
+};
 use canopy_topology::routing::CorpusRouting;
 use object_store::{ObjectStoreExt, memory::InMemory};
 
@@ -43,6 +46,10 @@ async fn soon<T>(work: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_mins(1), work).await.expect("it hangs")
 }
 
+fn gauge() -> IntGauge {
+    IntGauge::new("passed_over", "for tests").unwrap()
+}
+
 fn routing(version: Option<u64>) -> RoutingSnapshot {
     let corpus = CorpusRouting { version: version.map(Version), ..Default::default() };
     RoutingSnapshot { corpora: BTreeMap::from([("web".to_owned(), corpus)]), ..Default::default() }
@@ -57,7 +64,7 @@ async fn the_pinned_or_newest_version_is_opened_in_place() {
         let versions = Versions::expecting(["web".to_owned()]);
         assert_eq!(versions.opening().len(), 1);
         let (routing, drain) = (routing(pinned), Drain::new());
-        soon(open_all(&versions, &store, &routing, "nowhere", &drain)).await;
+        soon(open_all(&versions, &store, &routing, "nowhere", &drain, &gauge())).await;
         let state = versions.corpus("web").unwrap();
         assert_eq!(state.manifest.version, Version(expected));
         assert_eq!(state.statistics.id(), state.manifest.statistics.id);
@@ -85,6 +92,37 @@ async fn statistics_of_a_remote_store_are_fetched_once() {
 }
 
 #[tokio::test]
+async fn a_newest_version_that_can_not_be_served_is_passed_over_aloud_and_a_pinned_one_is_not() {
+    let (dir, store) = local();
+    publish(&store, |_| ()).await;
+    publish(&store, |manifest| manifest.version = Version(9)).await;
+    let manifest = dir.path().join(VersionStore::version_path("web", Version(9))).join("manifest.json");
+    let whole = std::fs::read_to_string(&manifest).unwrap();
+    for (text, why) in [
+        (String::new(), "not a manifest"),
+        (whole.replacen(&format!("\"format\": {FORMAT}"), "\"format\": 99", 1), "has format 99"),
+        (whole.replacen("\"documents\": 10", "\"documents\": 11", 1), "damaged"),
+    ] {
+        std::fs::write(&manifest, &text).unwrap();
+        let (versions, gauge) = (Versions::expecting(["web".to_owned()]), gauge());
+        let (unpinned, drain) = (routing(None), Drain::new());
+        soon(open_all(&versions, &store, &unpinned, "nowhere", &drain, &gauge)).await;
+        let open = versions.corpus("web").unwrap();
+        assert_eq!((open.manifest.version, gauge.get()), (Version(7), 1));
+        let passed = versions.passed_over();
+        assert_eq!((&passed[0]["corpus"], &passed[0]["version"]), (&json!("web"), &json!(9)));
+        assert!(passed[0]["reason"].as_str().unwrap().contains(why), "{passed:?}");
+        let pinned = open_version(&store, Some(9)).await;
+        assert!(pinned.is_err_and(|error| error.to_string().contains(why)));
+        assert_eq!(std::fs::read_to_string(&manifest).unwrap(), text, "it is left as it is");
+    }
+}
+
+async fn open_version(store: &VersionStore, version: Option<u64>) -> Result<CorpusState> {
+    open(store, "web", version.map(Version), "nowhere").await
+}
+
+#[tokio::test]
 async fn damage_and_foreign_analysis_are_refused_by_name() {
     let (dir, store) = local();
     let manifest = publish(&store, |_| ()).await;
@@ -102,7 +140,7 @@ async fn damage_and_foreign_analysis_are_refused_by_name() {
         manifest.schema_id = manifest.schema.id_under("other rules");
     })
     .await;
-    let error = open(&store, "web", None, "nowhere").await.err().unwrap();
+    let error = open_version(&store, Some(8)).await.err().unwrap();
     assert!(error.to_string().contains("other rules"), "{error}");
 }
 
@@ -111,7 +149,8 @@ async fn what_can_not_be_opened_is_tried_again_and_told() {
     let (_dir, store) = local();
     let versions = Versions::expecting(["web".to_owned()]);
     let (routing, drain) = (routing(None), Drain::new());
-    let opening = open_all(&versions, &store, &routing, "nowhere", &drain);
+    let gauge = gauge();
+    let opening = open_all(&versions, &store, &routing, "nowhere", &drain, &gauge);
     let published = async {
         while versions.opening()[0].contains("being opened") {
             tokio::task::yield_now().await;
@@ -130,6 +169,6 @@ async fn a_process_that_drains_stops_trying() {
     let versions = Versions::expecting(["web".to_owned()]);
     let drain = Drain::new();
     drain.start();
-    open_all(&versions, &store, &routing(None), "nowhere", &drain).await;
+    open_all(&versions, &store, &routing(None), "nowhere", &drain, &gauge()).await;
     assert_eq!(versions.opening().len(), 1);
 }

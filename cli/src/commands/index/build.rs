@@ -14,6 +14,7 @@ use indicatif::ProgressBar;
 use super::{super::corpus::read_schema, bar};
 use crate::{
     failure::open_store,
+    queries,
     say::{self, say},
     show,
 };
@@ -72,6 +73,10 @@ pub struct Args {
     /// Publish also an empty version, one below half of the version before, or one of input files that end too early
     #[arg(long)]
     force: bool,
+    /// File of queries, one a line, that leaves warm the version with and the search page offers as examples; those of
+    /// the version before when left out
+    #[arg(long, value_name = "FILE")]
+    warmup: Option<PathBuf>,
     /// Prints the report as JSON
     #[arg(long)]
     json: bool,
@@ -113,6 +118,7 @@ pub async fn run(args: Args) -> Result<()> {
         temp: args.temp.clone(),
         cut: cut(&args.cut)?,
         force: args.force,
+        warmup: args.warmup.as_deref().map(queries::read).transpose()?,
         progress: Arc::new(Bars::new(args.json)),
         ..BuildRequest::new(store, args.corpus.clone(), args.input.clone())
     };
@@ -149,6 +155,10 @@ fn summary(report: &BuildReport) -> String {
     ));
     for reject in report.rejects.iter().take(5) {
         out.push_str(&format!("rejected: {}\n", show::plain(&reject.to_string())));
+    }
+    for passed in &report.passed_over {
+        let reason = show::plain(&passed.reason);
+        out.push_str(&format!("{} can't be read and was passed over: {reason}\n", passed.version));
     }
     for leftover in &report.leftovers {
         let what = if leftover.cleaned { "removed" } else { "still being built, or by another machine" };

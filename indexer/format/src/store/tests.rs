@@ -9,7 +9,7 @@ use canopy_common::collections::HashSet;
 use object_store::memory::InMemory;
 
 use super::*;
-use crate::manifest::tests::example;
+use crate::manifest::{FORMAT, tests::example};
 
 fn corpus(name: &str) -> Corpus {
     Corpus { name: name.into(), schema: Schema::web(), partitions: 4, ordering: Ordering::Log }
@@ -210,7 +210,8 @@ async fn a_manifest_in_the_wrong_place_is_refused() {
     let refused = local.store.latest("web").await.unwrap_err().to_string();
     assert!(refused.contains("it is the manifest of web v1"), "{refused}");
     assert_eq!(local.store.claim("web").await.unwrap(), Version(8));
-    let newer = fs::read_to_string(&json).unwrap().replace("\"format\": 1", "\"format\": 2");
+    let newer =
+        fs::read_to_string(&json).unwrap().replacen(&format!("\"format\": {FORMAT}"), "\"format\": 99", 1);
     fs::write(&json, newer).unwrap();
     assert!(matches!(local.store.manifest("web", Version(1)).await, Err(Error::NewerFormat { .. })));
 }
@@ -236,4 +237,45 @@ async fn a_remote_store_works_the_same() {
     assert_eq!(sent, crate::manifest::FileEntry::of_file(&big, "shards/big").unwrap());
     let object = remote.store.objects().get(&object("web", Version(2), "shards/big")).await.unwrap();
     sent.check_bytes(&object.bytes().await.unwrap()).unwrap();
+}
+
+#[tokio::test]
+async fn what_is_at_fault_is_passed_over_by_name_and_what_is_away_is_not() {
+    let local = local().await;
+    for _ in 0..4 {
+        let mut manifest = local.built().await;
+        manifest.analysis_id = crate::analysis::Analyzer::id().to_owned();
+        manifest.schema_id = manifest.schema.id();
+        local.store.publish(&manifest).await.unwrap();
+    }
+    let store = &local.store;
+    let json = |version: u64| store.version_dir("web", Version(version)).unwrap().join(MANIFEST);
+    let text = fs::read_to_string(json(3)).unwrap();
+    fs::write(json(4), "garbage").unwrap();
+    fs::write(json(3), text.replacen(&format!("\"format\": {FORMAT}"), "\"format\": 99", 1)).unwrap();
+    let statistics = store.version_dir("web", Version(2)).unwrap().join(crate::statistics::FILE);
+    fs::write(&statistics, "short").unwrap();
+
+    let served = store.to_serve("web", None).await.unwrap();
+    assert_eq!(served.manifest.version, Version(1));
+    let passed: Vec<_> = served.passed_over.iter().map(|passed| passed.version.0).collect();
+    assert_eq!(passed, [4, 3, 2]);
+    let whys = ["it is not a manifest", "has format 99", "it has 5 bytes"];
+    for (passed, why) in served.passed_over.iter().zip(whys) {
+        assert!(passed.reason.contains(why), "{passed:?}");
+    }
+    assert_eq!(store.to_build_on("web").await.unwrap().manifest.version, Version(2));
+    for (pinned, why) in (2..=4).rev().zip(whys) {
+        let refused = store.to_serve("web", Some(Version(pinned))).await.unwrap_err();
+        assert!(refused.of_the_version() && refused.to_string().contains(why), "{refused}");
+    }
+    assert_eq!(store.claim("web").await.unwrap(), Version(5), "above the highest seen");
+
+    // Nothing left: the newest says why. A directory that can't be read as a file is no verdict on the version.
+    fs::remove_file(json(2)).unwrap();
+    fs::remove_file(json(1)).unwrap();
+    assert!(store.to_serve("web", None).await.unwrap_err().to_string().contains("not a manifest"));
+    fs::remove_file(json(4)).unwrap();
+    fs::remove_file(json(3)).unwrap();
+    assert!(matches!(store.to_serve("web", None).await, Err(Error::NoVersionYet(_))));
 }

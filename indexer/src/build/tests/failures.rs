@@ -111,10 +111,10 @@ async fn two_keys_with_one_hash_fail_the_build_by_name_in_one_shard_and_in_two()
 }
 
 #[tokio::test]
-async fn a_failed_build_leaves_nothing_but_its_claim() {
+async fn a_failed_build_leaves_nothing_and_its_number_is_free_again() {
     let place = Place::new().await;
     build(place.request(), vec![lines("a", vec![])]).await.expect_err("empty");
-    assert_eq!(place.files(Version(1)).keys().collect::<Vec<_>>(), ["/claim"]);
+    assert!(place.in_use().is_empty(), "{:?}", place.in_use());
 
     let open =
         || -> Result<Records> { Err(Error::Damaged { what: "a".into(), reason: "the disk broke".into() }) };
@@ -125,9 +125,78 @@ async fn a_failed_build_leaves_nothing_but_its_claim() {
     request.cancel.cancel();
     let error = build(request, vec![lines("a", pages(10))]).await.expect_err("cancelled");
     assert!(matches!(error, Error::Cancelled), "{error}");
-    assert_eq!(place.files(Version(3)).keys().collect::<Vec<_>>(), ["/claim"]);
+    assert!(place.in_use().is_empty(), "{:?}", place.in_use());
     let report = build(place.request(), vec![lines("a", pages(10))]).await.expect("build");
-    assert_eq!((report.version, report.leftovers.len()), (Version(4), 0));
+    assert_eq!((report.version, report.leftovers.len()), (Version(1), 0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn builds_at_the_same_time_never_take_one_number_whether_they_fail_or_not() {
+    let place = Place::new().await;
+    let builds = (0..12).map(|n| {
+        let request = place.request();
+        let pages = if n % 3 == 0 { vec![] } else { pages(5 + n) };
+        tokio::spawn(build(request, vec![lines("a", pages)]))
+    });
+    let mut published = vec![];
+    for (n, build) in builds.collect::<Vec<_>>().into_iter().enumerate() {
+        match build.await.expect("no panic") {
+            Ok(report) => published.push((report.version, report.documents)),
+            Err(error) => assert!(n % 3 == 0 && matches!(error, Error::Empty { .. }), "{n}: {error}"),
+        }
+    }
+    published.sort_unstable();
+    assert_eq!(published.len(), 8);
+    assert!(published.windows(2).all(|pair| pair[0].0 < pair[1].0), "{published:?}");
+    for (version, documents) in published {
+        let manifest = place.store.manifest("web", version).await.expect("manifest");
+        assert_eq!(manifest.documents(), documents, "{version}");
+        assert_eq!(place.store.verify(&manifest, &|_| ()).await.expect("verify"), [], "{version}");
+    }
+}
+
+#[test]
+fn a_number_has_one_holder_while_cleaners_take_fresh_claims_for_dead_ones() {
+    let runtime = tokio::runtime::Runtime::new().expect("runtime");
+    let place = runtime.block_on(Place::new());
+    let held = parking_lot::Mutex::new(std::collections::BTreeSet::new());
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                for _ in 0..25 {
+                    leftovers::clean(&place.store, "web").expect("clean");
+                    let (version, claim) = runtime.block_on(claim(&place.request())).expect("claim");
+                    assert!(held.lock().insert(version), "{version} has two holders");
+                    fs::write(claim.work.join("rows"), "rows").expect("the directory is ours");
+                    held.lock().remove(&version);
+                    claim.undo();
+                }
+            });
+        }
+    });
+    leftovers::clean(&place.store, "web").expect("clean");
+    assert!(place.in_use().is_empty(), "{:?}", place.in_use());
+}
+
+#[tokio::test]
+async fn a_build_goes_on_over_a_newest_version_that_can_not_be_read() {
+    let place = Place::new().await;
+    build(place.request(), vec![lines("a", pages(40))]).await.expect("build");
+    build(place.request(), vec![lines("a", pages(42))]).await.expect("build");
+    let manifest = place.store.version_dir("web", Version(2)).expect("local").join("manifest.json");
+    fs::write(&manifest, "garbage").expect("damage");
+    let report = build(place.request(), vec![lines("a", pages(44))]).await.expect("build");
+    assert_eq!((report.version, report.parent), (Version(3), Some(Version(1))));
+    assert_eq!(report.passed_over.iter().map(|passed| passed.version).collect::<Vec<_>>(), [Version(2)]);
+    assert_eq!(fs::read_to_string(&manifest).expect("file"), "garbage");
+    // Also where no version can be read.
+    for version in [1, 3] {
+        let directory = place.store.version_dir("web", Version(version)).expect("local");
+        fs::write(directory.join("manifest.json"), "garbage").expect("damage");
+    }
+    let report = build(place.request(), vec![lines("a", pages(4))]).await.expect("build");
+    assert_eq!((report.version, report.parent), (Version(4), None));
+    assert_eq!(report.passed_over[0].version, Version(3));
 }
 
 #[tokio::test]
@@ -142,7 +211,7 @@ async fn what_a_dead_build_left_is_removed_and_a_running_one_is_left_alone() {
     fs::create_dir_all(directory.join("work")).expect("directory");
     // one that still runs: it holds its lock
     let running = place.store.claim("web").await.expect("claim");
-    let claim = leftovers::Claim::take(&place.store, "web", running, None).expect("claim");
+    let claim = leftovers::Claim::take(&place.store, "web", running, None).expect("lock").expect("claim");
     fs::write(claim.work.join("spill-0000"), "rows").expect("file");
 
     let report = build(place.request(), vec![lines("a", pages(10))]).await.expect("build");
@@ -150,7 +219,7 @@ async fn what_a_dead_build_left_is_removed_and_a_running_one_is_left_alone() {
         report.leftovers,
         [Leftover { version: dead, cleaned: true }, Leftover { version: running, cleaned: false }]
     );
-    assert_eq!(place.files(dead).keys().collect::<Vec<_>>(), ["/claim"]);
+    assert!(place.files(dead).is_empty());
     assert!(claim.work.join("spill-0000").exists());
     assert_eq!(report.version, Version(4));
     assert_eq!(place.store.versions("web").await.expect("versions"), [Version(1), Version(4)]);

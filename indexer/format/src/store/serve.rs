@@ -1,0 +1,104 @@
+//! Which version a node serves that has no pin, and which version a build goes on from.
+//!
+//! One garbled manifest, or one of a newer build, must not take a corpus down with the next restart, nor stop the build
+//! that would mend it. Rule: versions are looked at from the newest down; one that is at fault (damaged, of a newer
+//! format, analysed by other rules, without its statistics) is passed over and always named to whoever asked, so that it
+//! is said aloud; it is never removed. What a store that is away or a denied read says about a version is nothing: that
+//! is an error, and is tried again, so that nodes of one tree do not fall back one by one. Only the table of contents
+//! counts, because every node must come to the same version; a damaged shard is the leaf's own affair. A pinned version
+//! is served or it is an error.
+
+use canopy_common::ids::Version;
+use serde::Serialize;
+
+use super::{VersionStore, object};
+use crate::{
+    analysis::Analyzer,
+    error::{Error, Result},
+    manifest::Manifest,
+};
+
+/// A version that was found, and what was passed over on the way to it.
+#[derive(Debug)]
+pub struct Found {
+    /// The version.
+    pub manifest: Manifest,
+    /// Newer ones that can't be used, the newest first.
+    pub passed_over: Vec<PassedOver>,
+}
+
+/// A version that can't be used.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PassedOver {
+    /// Which.
+    pub version: Version,
+    /// Why, and what to do.
+    pub reason: String,
+}
+
+impl VersionStore {
+    /// The version that a node serves: the pinned one, else the newest that can be served.
+    pub async fn to_serve(&self, corpus: &str, pinned: Option<Version>) -> Result<Found> {
+        match pinned {
+            Some(version) => {
+                let manifest = self.manifest(corpus, version).await?;
+                self.servable(&manifest).await?;
+                Ok(Found { manifest, passed_over: Vec::new() })
+            }
+            None => self.newest(corpus, true).await,
+        }
+    }
+
+    /// The version that a build goes on from: the newest whose manifest can be read.
+    pub async fn to_build_on(&self, corpus: &str) -> Result<Found> {
+        self.newest(corpus, false).await
+    }
+
+    async fn newest(&self, corpus: &str, servable: bool) -> Result<Found> {
+        let (mut passed_over, mut first) = (Vec::new(), None);
+        for version in self.versions(corpus).await?.into_iter().rev() {
+            let error = match self.good(corpus, version, servable).await {
+                Ok(manifest) => return Ok(Found { manifest, passed_over }),
+                // Removed a moment ago.
+                Err(Error::NoVersion { .. }) => continue,
+                Err(error) if error.of_the_version() => error,
+                Err(error) => return Err(error),
+            };
+            passed_over.push(PassedOver { version, reason: error.to_string() });
+            first.get_or_insert(error);
+        }
+        Err(first.unwrap_or_else(|| Error::NoVersionYet(corpus.to_owned())))
+    }
+
+    async fn good(&self, corpus: &str, version: Version, servable: bool) -> Result<Manifest> {
+        let manifest = self.manifest(corpus, version).await?;
+        if servable {
+            self.servable(&manifest).await?;
+        }
+        Ok(manifest)
+    }
+
+    /// Whether a version can be served by this build, as far as its table of contents says.
+    async fn servable(&self, manifest: &Manifest) -> Result<()> {
+        if manifest.analysis_id != Analyzer::id() {
+            return Err(Error::OtherAnalysis {
+                corpus: manifest.corpus.clone(),
+                version: manifest.version,
+                found: manifest.analysis_id.clone(),
+                known: Analyzer::id().to_owned(),
+            });
+        }
+        // Those of a remote store may be on this machine already.
+        if self.local.is_none() {
+            return Ok(());
+        }
+        let file = &manifest.statistics.file;
+        let path = object(&manifest.corpus, manifest.version, &file.path);
+        let reason = match self.size(&path).await? {
+            Some(bytes) if bytes == file.bytes => return Ok(()),
+            Some(bytes) => format!("it has {bytes} bytes, the manifest says {}", file.bytes),
+            None => "it is missing".to_owned(),
+        };
+        Err(Error::Damaged { file: path.to_string(), reason })
+    }
+}
