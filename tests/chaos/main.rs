@@ -4,6 +4,7 @@
 mod damage;
 mod frozen;
 mod gone;
+mod leave;
 mod load;
 mod loss;
 mod quickstart;
