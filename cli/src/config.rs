@@ -11,7 +11,7 @@ use canopy_common::{
 };
 use canopy_leaf::config::LeafConfig;
 use canopy_root::config::RootConfig;
-use canopy_topology::config::TopologyConfig;
+use canopy_topology::config::{Role, TopologyConfig};
 use serde::{Deserialize, Serialize};
 
 /// `[store]`: where versions live.
@@ -122,6 +122,31 @@ impl Loaded {
         Self { config, problems, layers }
     }
 
+    /// What a tree lacks, though every value is right: (key, reason).
+    pub fn gaps(&self) -> Vec<(String, String)> {
+        let topology = &self.config.topology;
+        let mut gaps = Vec::new();
+        let mut lacks = |key: &str, reason: &str| gaps.push((format!("topology.{key}"), reason.to_owned()));
+        let has = |role| topology.nodes.iter().any(|node| node.role == role);
+        if topology.nodes.is_empty() {
+            lacks("nodes", "no node is named, so nothing can be started; docs/operations.md has an example");
+        } else {
+            if !has(Role::Root) {
+                lacks("nodes", "no node has the role root, so nobody takes queries");
+            }
+            if !has(Role::Leaf) {
+                lacks("nodes", "no node has the role leaf, so nobody holds a shard");
+            }
+        }
+        if topology.nodes.iter().any(|node| node.role == Role::Root && node.admin.is_empty()) {
+            lacks("nodes", "a root has no admin address; its HTTP API listens there");
+        }
+        if topology.placements.is_empty() {
+            lacks("placements", "no shard is placed on a leaf, so every query finds nothing");
+        }
+        gaps
+    }
+
     /// The configuration, or all problems as one error.
     pub fn checked(self) -> Result<Config> {
         if self.problems.is_empty() {
@@ -187,6 +212,25 @@ mod tests {
         let mut sorted = keys;
         sorted.sort();
         assert_eq!(sorted, documented);
+    }
+
+    #[test]
+    fn a_file_without_nodes_or_with_half_a_tree_has_gaps() {
+        let gaps = |text: &str| {
+            let mut layers = Layers::default();
+            layers.file("c.toml", text).unwrap();
+            let loaded = Loaded::from_layers(layers, Vec::new());
+            assert_eq!(loaded.problems, []);
+            loaded.gaps().into_iter().map(|(_, reason)| reason).collect::<Vec<_>>().join("\n")
+        };
+        for part in ["no node is named", "no shard is placed"] {
+            assert!(gaps("[leaf]\nthreads = 2").contains(part), "{}", gaps("[leaf]\nthreads = 2"));
+        }
+        let root = "[[topology.nodes]]\nid = 'r'\nrole = 'root'\naddress = 'a:1'";
+        for part in ["the role leaf", "no admin address", "no shard is placed"] {
+            assert!(gaps(root).contains(part), "{}", gaps(root));
+        }
+        assert_eq!(gaps(include_str!("../../deploy/canopy.toml")), "");
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 pub mod listen;
 pub mod params;
+mod refusal;
 pub mod reply;
 
 use std::sync::Arc;

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
+use canopy_common::config::{Origin, Problem};
 use clap::Subcommand;
 
 use crate::{
@@ -55,7 +56,13 @@ pub fn run(command: Command) -> Result<()> {
 }
 
 fn check(source: &Source) -> Result<()> {
-    let loaded = Loaded::read(source.config.as_deref(), &source.set);
+    let mut loaded = Loaded::read(source.config.as_deref(), &source.set);
+    if loaded.problems.is_empty() {
+        let file = source.config.as_ref();
+        let origin = file.map_or(Origin::Default, |path| Origin::File(path.display().to_string()));
+        let gaps = loaded.gaps().into_iter();
+        loaded.problems = gaps.map(|(key, reason)| Problem { key, reason, origin: origin.clone() }).collect();
+    }
     if source.json {
         let problems: Vec<_> = loaded
             .problems
@@ -66,10 +73,8 @@ fn check(source: &Source) -> Result<()> {
     }
     let json = source.json;
     let config = loaded.checked()?;
-    if !config.topology.nodes.is_empty() {
-        canopy_topology::routing::RoutingSnapshot::from_static(&config.topology)
-            .map_err(|problems| anyhow::anyhow!("the topology is not valid:\n  {}", problems.join("\n  ")))?;
-    }
+    canopy_topology::routing::RoutingSnapshot::from_static(&config.topology)
+        .map_err(|problems| anyhow::anyhow!("the topology is not valid:\n  {}", problems.join("\n  ")))?;
     if !json {
         say!("ok");
     }

@@ -34,6 +34,8 @@ use hyper_util::{
 };
 use tokio::{sync::Semaphore, task::JoinSet};
 
+use super::refusal::Explained;
+
 /// Longest wait for the head of a request, also of the first.
 const HEAD_PATIENCE: Duration = Duration::from_secs(15);
 /// Idle HTTP/2 connections are asked whether they still live.
@@ -99,7 +101,7 @@ async fn converse(server: auto::Builder<TokioExecutor>, router: Router, io: BoxI
             Ok::<_, Infallible>(answered)
         }
     });
-    let connection = server.serve_connection(TokioIo::new(Patient::new(io)), service);
+    let connection = server.serve_connection(TokioIo::new(Explained::new(Patient::new(io))), service);
     tokio::pin!(connection, silent);
     let ended = tokio::select! {
         biased;

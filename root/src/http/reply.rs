@@ -82,6 +82,11 @@ pub fn error(query_id: &str, error: &Error) -> Response {
     response
 }
 
+/// The same as text, for answers that are written by hand.
+pub fn text(code: &str, failure: &Failure) -> String {
+    Value::Object(body(code, failure)).to_string()
+}
+
 /// An error that is not of a query.
 pub fn bare(status: u16, code: &str, failure: &Failure) -> Response {
     json(status, &Value::Object(body(code, failure)))

@@ -513,6 +513,33 @@ async fn a_closed_connection_stops_its_query() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn heads_that_can_not_be_read_are_refused_in_json_too() {
+    let tree = tree(1, 10, RootConfig::default());
+    let (listener, _serving) = bound(&tree);
+    let headers: String = (0..150).map(|n| format!("h{n}: x\r\n")).collect();
+    for (request, status, code) in [
+        (
+            format!("GET /v1/web/search?q={} HTTP/1.1\r\nhost: a\r\n\r\n", "a".repeat(70_000)),
+            "414",
+            "URI_TOO_LONG",
+        ),
+        (format!("GET / HTTP/1.1\r\n{headers}\r\n"), "431", "HEADERS_TOO_LARGE"),
+        ("GET /\0 HTTP/1.1\r\nhost: a\r\n\r\n".to_owned(), "400", "INVALID_ARGUMENT"),
+    ] {
+        let (mut client, server) = tokio::io::duplex(1 << 17);
+        listener.unbounded_send(server).unwrap();
+        client.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).await.unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
+        assert!(head.contains("content-type: application/json"), "{answer}");
+        let body: Value = serde_json::from_str(body).unwrap();
+        assert_eq!(body["error"]["code"], code, "{answer}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn draining_finishes_what_runs_and_accepts_no_more() {
     let tree = tree(1, 10, RootConfig::default());
     *tree.leaves[0].search.lock() = Mood::Hangs;
