@@ -39,6 +39,7 @@ mod row;
 mod seal;
 mod shard;
 mod sort;
+mod spellings;
 mod spill;
 mod stop;
 mod terms;

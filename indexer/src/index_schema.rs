@@ -53,9 +53,11 @@ use tantivy::{
 use crate::error::{Error, Result};
 
 pub mod document;
+mod spellings;
 pub mod tokens;
 
 pub use document::{IndexDocument, Place, TokenCounts};
+pub(crate) use spellings::Gathering;
 
 /// Name of the fast field of the static rank, also when the schema does not have it.
 pub const STATIC_RANK: &str = "static_rank";

@@ -221,8 +221,8 @@ pub fn manifest(path: &std::path::Path, shards: u32, each: u64) -> Manifest {
     let terms = ["canopy", "rust", "search", "tree"]
         .map(|term| (statistics::key(SEARCH_FIELD, term), documents.max(1)));
     let tokens = BTreeMap::from([(SEARCH_FIELD.to_owned(), documents * 100)]);
-    let entry =
-        statistics::write(path, documents.max(1), tokens, vec![Box::new(terms.into_iter().map(Ok))]).unwrap();
+    let terms: Vec<statistics::Counts> = vec![Box::new(terms.into_iter().map(Ok))];
+    let entry = statistics::write(path, documents.max(1), tokens, terms, vec![]).unwrap();
     let shard = |number| ShardEntry {
         shard: ShardId::new("main", number),
         documents: each,

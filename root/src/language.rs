@@ -68,6 +68,8 @@ impl Reader {
                 &request.lang,
                 &manifest.schema.default_language,
             )?,
+            hint: &request.lang,
+            corpus_languages: &manifest.languages,
             deadline,
             time_zone: dates::time_zone(&request.tz)?,
             now_us,

@@ -27,9 +27,9 @@
 //! | `title:word`, `title:"a b"`, `title:(a b)` | in that field; required |
 //! | `host:example.org`, `published:2024-03`, `published:[2020 TO 2022}`, `price:>=5` | filters: exact values, ranges |
 //! | `site:example.org` | that host, with or without `www.`; other subdomains are hosts of their own |
-//! | `lang:de` | documents in that language; the words are read in it |
-//! | `pre*`, `w*ld`, `w?ld` | any term of that shape |
-//! | `word~`, `word~2` | terms within 1 or 2 edits |
+//! | `lang:de` | documents in that language; the words are read in it, too |
+//! | `pre*`, `w*ld`, `w?ld` | any word of that shape, as documents write it |
+//! | `word~`, `word~2` | words within 1 or 2 edits, a swap of neighbours being one; the closest first |
 //! | `word^2` | counts twice |
 //!
 //! A piece of text without spaces that analysis splits (`state-of-the-art`, a run of Chinese) counts as its words when
@@ -39,6 +39,8 @@
 //!
 //! In a text all in capitals, operators are words; in one of ten loose words and more, quotes only cite: see
 //! `lexer/prose.rs`.
+
+use std::collections::BTreeMap;
 
 use canopy_common::{deadline::Deadline, error::Failure};
 use canopy_format::{analysis::Analyzer, schema::Schema, statistics::Statistics};
@@ -90,8 +92,12 @@ pub struct QueryContext<'a> {
     pub statistics: &'a Statistics,
     /// The analysis of this build.
     pub analyzer: &'a Analyzer,
-    /// Stemming languages, from [`languages::choose`]; a positive `lang:` in text or filter goes before them.
+    /// Stemming languages, from [`languages::choose`]; a positive `lang:` in text or filter adds to them.
     pub languages: Vec<String>,
+    /// The `lang` parameter, as sent.
+    pub hint: &'a str,
+    /// Documents by language.
+    pub corpus_languages: &'a BTreeMap<String, u64>,
     /// When the whole answer is due; expansion takes at most a quarter of what is left.
     pub deadline: Deadline,
     /// Zone of dates that name none, from [`dates::time_zone`].
@@ -165,10 +171,14 @@ pub fn parse(
         }
         _ => None,
     };
-    let asked = filters::languages(filters, context.schema);
+    let mut asked = filters::languages(filters, context.schema);
     let typed = tree.as_ref().map(|(tree, _)| tree.languages()).unwrap_or_default();
-    let languages = [asked, typed].into_iter().find(|list| !list.is_empty());
-    let mut words = words::Words::new(context, languages, warnings);
+    asked.extend(typed.into_iter().filter(|code| !asked.contains(code)).collect::<Vec<_>>());
+    asked.truncate(languages::MAX_LANGUAGES);
+    if let Some(hint) = values::language(context.hint) {
+        languages::check(&hint, context.corpus_languages, &mut warnings);
+    }
+    let mut words = words::Words::new(context, asked, warnings);
     let narrowed = filters::parse(filters, &mut words)?;
     let query = match (source, tree) {
         (Source::Json(text), _) => strict::parse_text(text, narrowed, &mut words)?,
@@ -182,7 +192,7 @@ pub fn parse(
         statistics: frequencies::of(&query, context.statistics),
         query,
         expansion_truncated: words.truncated(),
-        languages: words.languages().to_vec(),
+        languages: words.languages(),
         warnings: words.into_warnings(),
     })
 }

@@ -39,6 +39,8 @@ pub struct Oracle {
     tokens: BTreeMap<String, u64>,
     /// Documents by field and token.
     frequencies: BTreeMap<String, BTreeMap<String, u64>>,
+    /// By token the words as written, in any field.
+    spellings: BTreeMap<String, BTreeSet<String>>,
 }
 
 /// What is asked beside the query.
@@ -79,8 +81,8 @@ impl Oracle {
     pub fn new(schema: &Schema, pages: &[Page]) -> Self {
         let analyzer = Analyzer::new();
         let last: BTreeMap<&str, &Page> = pages.iter().map(|page| (page.key.as_str(), page)).collect();
-        let mut oracle =
-            Self { documents: Vec::new(), tokens: BTreeMap::new(), frequencies: BTreeMap::new() };
+        let (tokens, frequencies, spellings) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        let mut oracle = Self { documents: Vec::new(), tokens, frequencies, spellings };
         for page in last.values() {
             let texts = Texts::of(schema, page, &analyzer);
             for (field, text) in texts.fields() {
@@ -89,6 +91,9 @@ impl Oracle {
                 for token in text.tokens() {
                     *counts.entry(token.clone()).or_default() += 1;
                 }
+            }
+            for (token, spelling) in texts.spellings() {
+                oracle.spellings.entry(token.clone()).or_default().insert(spelling.clone());
             }
             let (key, hash) = (page.key.clone(), page.hash().0);
             oracle.documents.push(Document { key, hash, texts, values: Values::of(page) });
@@ -114,6 +119,11 @@ impl Oracle {
     /// All tokens of a field, in order.
     pub fn vocabulary(&self, field: &str) -> impl Iterator<Item = &str> {
         self.frequencies.get(field).into_iter().flat_map(|counts| counts.keys().map(String::as_str))
+    }
+
+    /// Words of the corpus as documents write them, of which a token is one.
+    pub fn spellings(&self, token: &str) -> impl Iterator<Item = &str> {
+        self.spellings.get(token).into_iter().flatten().map(String::as_str)
     }
 
     /// Answers a query.

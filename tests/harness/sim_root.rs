@@ -90,8 +90,8 @@ fn publish(corpus: &ModelCorpus, dir: &Path) -> VersionStore {
     let terms = ["canopy", "rust", "search"].map(|term| (statistics::key(SEARCH_FIELD, term), documents));
     let tokens = BTreeMap::from([(SEARCH_FIELD.to_owned(), documents * 100)]);
     let terms = vec![Box::new(terms.into_iter().map(Ok)) as _];
-    let mut entry =
-        statistics::write(&home.join("statistics/terms.fst"), documents, tokens, terms).expect("statistics");
+    let path = home.join("statistics/terms.fst");
+    let mut entry = statistics::write(&path, documents, tokens, terms, vec![]).expect("statistics");
     "statistics/terms.fst".clone_into(&mut entry.file.path);
     let shard = |(number, shard): (usize, &crate::model_corpus::ModelShard)| {
         let id = ShardId::new("main", number as u32);

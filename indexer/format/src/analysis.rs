@@ -23,6 +23,11 @@ mod tests;
 
 pub use language::code as language_code;
 
+/// Whether a character is a part of the letter before it: an accent, a vowel or tone sign, a joiner.
+pub fn is_attached(c: char) -> bool {
+    unicode_normalization::char::is_combining_mark(c) || class::attached_format(c as u32)
+}
+
 /// Longest token, bytes of UTF-8. Longer ones are dropped and counted; they keep their position.
 pub const MAX_TOKEN_BYTES: usize = 255;
 
@@ -31,6 +36,9 @@ pub const MAX_TOKEN_BYTES: usize = 255;
 pub struct Token {
     /// The term as indexed.
     pub text: String,
+    /// The word as written, folded and not stemmed: what a pattern is held against. Empty where another term of the
+    /// same place has it.
+    pub spelling: String,
     /// Word position, from 0. Several terms may share one.
     pub position: u32,
     /// Byte range of the word in the original text (not in its normalised form), at character borders.
@@ -44,6 +52,8 @@ pub struct Token {
 pub struct TokenRef<'a> {
     /// The term as indexed.
     pub text: &'a str,
+    /// The word as written, folded and not stemmed; empty where another term of the same place has it.
+    pub spelling: &'a str,
     /// Word position, from 0. Several terms may share one.
     pub position: u32,
     /// Byte range of the word in the original text, at character borders.
@@ -92,6 +102,7 @@ impl Analyzer {
         self.document_refs(text, language, &mut |token| {
             each(Token {
                 text: token.text.to_owned(),
+                spelling: token.spelling.to_owned(),
                 position: token.position,
                 start: token.start,
                 end: token.end,

@@ -18,8 +18,8 @@ use crate::{
     schema::Schema,
 };
 
-/// Newest manifest format this build reads and writes.
-pub const FORMAT: u32 = 1;
+/// Newest manifest format this build reads and writes. 2: statistics hold spellings.
+pub const FORMAT: u32 = 2;
 
 /// Most warm-up queries of a version.
 pub const MAX_WARMUP: usize = 32;
@@ -86,6 +86,9 @@ pub struct StatisticsEntry {
     pub tokens: BTreeMap<String, u64>,
     /// Distinct terms over all fields.
     pub terms: u64,
+    /// Distinct words as written, not stemmed; absent in format 1, whose patterns are held against terms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spellings: Option<u64>,
 }
 
 /// One shard.

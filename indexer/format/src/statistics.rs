@@ -5,20 +5,24 @@
 //! In memory, not mapped: whoever copies a version over the one that is served cuts its files for a moment, and reading
 //! a mapped page that a file no longer has ends the process. What was verified is what is read, until the process ends.
 //!
-//! The map also answers which terms a pattern means. An expansion walks the map by hand and asks the clock after
-//! every few arcs, matching or not: the map's own search yields matches only, so that a pattern that matches nothing
-//! in millions of terms could not be stopped.
+//! A second map holds the words as written and the terms that each is indexed as ([`spellings`]); it answers which
+//! terms a pattern means. A term found by one of its spellings finds all documents that have it, those with another
+//! spelling too: `replicatio*` also finds a page that only says `replicated`. An expansion walks the map by hand and
+//! asks the clock after every few steps, matching or not: the map's own search yields matches only, so that a pattern
+//! that matches nothing in millions of words could not be stopped.
 
 mod expand;
 mod merge;
 mod pattern;
+mod spellings;
 
 use std::{collections::BTreeMap, fs::File, io::Read, path::Path};
 
 use canopy_common::deadline::Deadline;
 
-pub use self::merge::write;
+pub use self::merge::{Counts, write};
 pub use self::pattern::MAX_FUZZY_CHARS;
+use self::spellings::Spellings;
 use crate::{
     error::{Error, Result},
     manifest::StatisticsEntry,
@@ -33,29 +37,45 @@ pub const SEPARATOR: u8 = 0x1f;
 pub struct Statistics {
     entry: StatisticsEntry,
     terms: fst::Map<Vec<u8>>,
+    /// `None` in files of format 1.
+    spellings: Option<Spellings>,
 }
 
-/// What a pattern asks for. Words and patterns are folded as the terms are.
+/// What a pattern asks of a word as written. Words and patterns are folded as the words are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Pattern {
-    /// Terms that begin so.
+    /// Words that begin so.
     Prefix(String),
     /// `*` any run, `?` any one character.
     Wildcard(String),
-    /// Terms within an edit distance of 1 or 2. A word over [`MAX_FUZZY_CHARS`] finds only itself.
+    /// Words within 1 or 2 edits: a character left out, put in, replaced, or two neighbours swapped. A word over
+    /// [`MAX_FUZZY_CHARS`] finds only itself.
     Fuzzy {
         /// The word.
         word: String,
-        /// Largest Levenshtein distance, 1 or 2.
+        /// Most edits, 1 or 2.
         distance: u8,
     },
 }
 
-/// Terms found by an expansion, most frequent first.
+/// A term that a pattern stands for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// The term.
+    pub term: String,
+    /// Its document frequency in the field.
+    pub documents: u64,
+    /// Edits to its closest spelling; 0 unless the pattern is fuzzy.
+    pub edits: u8,
+    /// The spelling that it was found by: the closest, then the first by byte order.
+    pub spelling: String,
+}
+
+/// What an expansion found: closest first, then most frequent, then by byte order of the terms. A term once.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Expansion {
-    /// (term, document frequency).
-    pub terms: Vec<(String, u64)>,
+    /// The terms.
+    pub terms: Vec<Found>,
     /// There were more than the limit, or time was up.
     pub truncated: bool,
 }
@@ -74,14 +94,26 @@ impl Statistics {
         content.try_reserve_exact(bytes as usize).map_err(|error| io(error.into()))?;
         file.take(bytes).read_to_end(&mut content).map_err(io)?;
         entry.file.check_bytes(&content)?;
+        let (content, rest) = if entry.spellings.is_some() {
+            let (terms, rest) =
+                split(content).ok_or_else(|| damaged("its parts do not fit its length".into()))?;
+            (terms, Some(rest))
+        } else {
+            (content, None)
+        };
         let terms = fst::Map::new(content).map_err(|error| damaged(error.to_string()))?;
+        let spellings = rest.map(|(map, lists)| Spellings::open(map, &lists)).transpose().map_err(damaged)?;
         if terms.len() as u64 != entry.terms {
             return Err(damaged(format!("it has {} terms, the manifest says {}", terms.len(), entry.terms)));
+        }
+        let counts = (spellings.as_ref().map_or(0, Spellings::len) as u64, entry.spellings.unwrap_or(0));
+        if counts.0 != counts.1 {
+            return Err(damaged(format!("it has {} spellings, the manifest says {}", counts.0, counts.1)));
         }
         if entry.id != merge::id(entry) {
             return Err(damaged(format!("their id {} does not belong to their content", entry.id)));
         }
-        Ok(Self { entry: entry.clone(), terms })
+        Ok(Self { entry: entry.clone(), terms, spellings })
     }
 
     /// Id, as the manifest has it.
@@ -104,15 +136,56 @@ impl Statistics {
         Some(self.terms.get(key(field, term))?.min(self.entry.documents))
     }
 
-    /// Expands a pattern; keeps the `limit` most frequent (then the first by byte order); asks the deadline after
-    /// every 256 arcs of the map, so that it stops within a fraction of a millisecond whatever the pattern.
+    /// Expands a pattern to terms of a field: the `limit` closest, of equally close ones the most frequent. Asks the
+    /// deadline every few hundred steps, so that it stops within a fraction of a millisecond whatever
+    /// the pattern.
     pub fn expand(&self, field: &str, pattern: &Pattern, limit: usize, deadline: Deadline) -> Expansion {
-        let mut expansion = expand::expand(self.terms.as_fst(), field, pattern, limit, || deadline.expired());
-        for (_, frequency) in &mut expansion.terms {
-            *frequency = (*frequency).min(self.entry.documents);
-        }
-        expansion
+        self.expand_until(field, pattern, limit, || deadline.expired())
     }
+
+    fn expand_until(
+        &self,
+        field: &str,
+        pattern: &Pattern,
+        limit: usize,
+        stop: impl FnMut() -> bool,
+    ) -> Expansion {
+        let mut best = expand::Best::new(limit);
+        let Some(spellings) = &self.spellings else {
+            let terms = self.terms.as_fst();
+            let stopped = expand::walk(terms, &key(field, ""), pattern, stop, &mut |term, value, edits| {
+                best.offer(term, value.min(self.entry.documents), edits, term);
+                1
+            });
+            return best.finish(stopped);
+        };
+        let words = spellings.as_fst();
+        let stopped = expand::walk(words, b"", pattern, stop, &mut |spelling, list, edits| {
+            let mut steps = 0;
+            spellings.terms(spelling, list, &mut |term| {
+                steps += expand::STEPS_OF_A_TERM;
+                if let Some(documents) = self.document_frequency(field, term) {
+                    best.offer(term, documents, edits, spelling);
+                }
+            });
+            steps
+        });
+        best.finish(stopped)
+    }
+}
+
+/// The map of terms; the map of spellings and the lists behind it.
+fn split(mut content: Vec<u8>) -> Option<(Vec<u8>, (Vec<u8>, Vec<u8>))> {
+    let (rest, second) = content.split_last_chunk()?;
+    let (rest, first) = rest.split_last_chunk()?;
+    let (first, second) = (u64::from_le_bytes(*first), u64::from_le_bytes(*second));
+    let (all, first) = (rest.len(), usize::try_from(first).ok()?);
+    let end = first.checked_add(usize::try_from(second).ok()?).filter(|end| *end <= all)?;
+    content.truncate(all);
+    let lists = content.split_off(end);
+    let map = content.split_off(first);
+    content.shrink_to_fit();
+    Some((content, (map, lists)))
 }
 
 /// The key of a field's term; a shard's counts are in the byte order of these.

@@ -240,12 +240,13 @@ fn merge_statistics(
     for (field, count) in shards.iter().flat_map(|shard| &shard.counts.tokens) {
         *tokens.entry(field.clone()).or_insert(0) += count;
     }
-    let files = shards.iter().flat_map(|shard| shard.terms.iter().cloned()).collect();
-    let mut sources: Vec<Box<dyn Iterator<Item = _> + Send>> = vec![];
-    for file in terms::reduce(files, work)? {
-        sources.push(Box::new(Terms::open(&file)?));
-    }
-    let entry = statistics::write(path, documents, tokens, sources)?;
+    let streams = |files: Vec<PathBuf>, name| -> Result<Vec<statistics::Counts>> {
+        let files = terms::reduce(files, work, name)?;
+        files.iter().map(|file| Ok(Box::new(Terms::open(file)?) as statistics::Counts)).collect()
+    };
+    let terms = streams(shards.iter().flat_map(|shard| shard.terms.iter().cloned()).collect(), "terms")?;
+    let spellings = shards.iter().flat_map(|shard| shard.spellings.iter().cloned()).collect();
+    let entry = statistics::write(path, documents, tokens, terms, streams(spellings, "spellings")?)?;
     timing.end(Stage::Statistics);
     Ok(entry)
 }

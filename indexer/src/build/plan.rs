@@ -5,7 +5,10 @@ use canopy_format::{
     error::Error as FormatError, layout::Layout, manifest::Manifest, schema::Schema, store::PassedOver,
 };
 
-use super::request::{BuildRequest, DEFAULT_SHARDS};
+use super::{
+    request::{BuildRequest, DEFAULT_SHARDS},
+    shard::SPELLINGS_SHARE,
+};
 use crate::{error::Result, index_schema::IndexSchema};
 
 /// Group of a corpus that is not divided into tiers or topics.
@@ -43,12 +46,12 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// A writer's segment takes about half as much again while it is put on disk. Its budget does not depend on
+    /// A writer's segment takes about half as much again while it is put on disk, its spellings some more. Its budget does not depend on
     /// threads, so that the segments do not either.
     pub(crate) fn share(memory: u64, threads: usize, shards: u32) -> Self {
         let keep = memory / 8;
         let writer = (memory / 4).clamp(16 << 20, 512 << 20);
-        let fit = (memory - keep) / (writer + writer / 2);
+        let fit = (memory - keep) / (writer + writer / 2 + writer / SPELLINGS_SHARE as u64);
         let writers = fit.clamp(1, threads.min(shards as usize) as u64);
         Self { rows: memory / 2, keep, writer: writer as usize, writers: writers as usize }
     }
@@ -96,7 +99,7 @@ mod tests {
             [(64 << 20, 8, 64), (1 << 30, 2, 4), (1 << 30, 64, 64), (1 << 40, 64, 1024)]
         {
             let share = Memory::share(memory, threads, shards);
-            let used = share.keep + share.writers as u64 * share.writer as u64 * 3 / 2;
+            let used = share.keep + share.writers as u64 * share.writer as u64 * 13 / 8;
             assert!(used <= memory, "{share:?}");
             assert!(share.writers <= threads && share.writers >= 1);
             assert_eq!(share.writer, Memory::share(memory, 1, 1).writer);

@@ -28,15 +28,18 @@ use super::{
     row::Codec,
     seal::{Sealed, Segmented, seal},
     sort::{SortCounts, Sorted},
+    spellings::Spellings,
     terms,
 };
 use crate::{
     error::{Error, Result},
-    index_schema::{IndexDocument, IndexSchema, Place, TokenCounts},
+    index_schema::{Gathering, IndexDocument, IndexSchema, TokenCounts},
 };
 
 /// Most documents of one segment.
 pub(crate) const MAX_SEGMENT_DOCUMENTS: u32 = 2_000_000;
+/// Part of a writer's memory that spellings may take beside it.
+pub(crate) const SPELLINGS_SHARE: usize = 8;
 /// Documents between two looks at memory, cancellation and progress.
 const STEP: u64 = 64;
 
@@ -67,6 +70,8 @@ pub(crate) struct Written {
     pub(crate) languages: BTreeMap<String, u64>,
     /// Sorted terms with their document frequency, one file per segment.
     pub(crate) terms: Vec<PathBuf>,
+    /// Words as written with their terms, sorted runs.
+    pub(crate) spellings: Vec<PathBuf>,
     /// Segments written before merging.
     pub(crate) segments: usize,
     /// Sorted key hashes.
@@ -79,6 +84,8 @@ pub(crate) fn write(tools: &ShardTools<'_>, bucket: Bucket, directory: &Path) ->
     let mut sorted = Sorted::new(bucket, tools.codec)?;
     let mut keys = KeyWriter::create(directory.join("keys"))?;
     let mut segments = Segments::new(tools, directory);
+    let mut spellings = Spellings::new(directory, tools.budget / SPELLINGS_SHARE);
+    let gathering = Gathering::begin();
     let mut counts = TokenCounts::default();
     let mut languages: BTreeMap<String, u64> = BTreeMap::new();
     let mut documents = 0;
@@ -88,11 +95,12 @@ pub(crate) fn write(tools: &ShardTools<'_>, bucket: Bucket, directory: &Path) ->
         Ok(Some(((hash, document), bytes)))
     };
     let analyse = |(hash, document): (KeyHash, Document)| {
-        let indexed = tools.schema.document_with_hash(&document, hash, tools.analyzer, Place::default());
+        let indexed = tools.schema.document_of_build(&document, hash, tools.analyzer, gathering);
         (document.language, indexed)
     };
-    let mut take = |(language, indexed): (String, IndexDocument)| {
+    let mut take = |(language, mut indexed): (String, IndexDocument)| {
         counts.merge(&indexed.counts);
+        spellings.add(std::mem::take(&mut indexed.spellings))?;
         *languages.entry(language).or_default() += 1;
         segments.add(indexed)?;
         documents += 1;
@@ -107,9 +115,10 @@ pub(crate) fn write(tools: &ShardTools<'_>, bucket: Bucket, directory: &Path) ->
     tools.progress.advance(Stage::Write, Amount { documents: documents % STEP, bytes: 0 });
     let (sealed, segments) = segments.finish()?;
     let terms = terms::write_all(&sealed.directory, tools.schema, directory)?;
+    let spellings = spellings.finish()?;
     let (sort, keys) = (sorted.finish()?, keys.finish()?);
     let Sealed { directory, files } = sealed;
-    Ok(Written { directory, files, documents, counts, sort, languages, terms, segments, keys })
+    Ok(Written { directory, files, documents, counts, sort, languages, terms, spellings, segments, keys })
 }
 
 /// The segments of one shard.

@@ -60,7 +60,7 @@ fn write(reader: &SegmentReader, schema: &IndexSchema, path: &Path) -> Result<()
     out.flush().map_err(Error::io(path))
 }
 
-fn put(out: &mut impl Write, key: &[u8], frequency: u64) -> io::Result<()> {
+pub(crate) fn put(out: &mut impl Write, key: &[u8], frequency: u64) -> io::Result<()> {
     out.write_all(&u32::try_from(key.len()).map_err(io::Error::other)?.to_le_bytes())?;
     out.write_all(&frequency.to_le_bytes())?;
     out.write_all(key)
@@ -104,13 +104,13 @@ impl Iterator for Terms {
     }
 }
 
-/// Merges files in groups until at most [`FAN_IN`] are left.
-pub(crate) fn reduce(mut files: Vec<PathBuf>, directory: &Path) -> Result<Vec<PathBuf>> {
+/// Merges files in groups until at most [`FAN_IN`] are left. What is merged gets names that begin with `name`.
+pub(crate) fn reduce(mut files: Vec<PathBuf>, directory: &Path, name: &str) -> Result<Vec<PathBuf>> {
     let mut made = 0;
     while files.len() > FAN_IN {
         let mut merged = vec![];
         for group in files.chunks(FAN_IN) {
-            let path = directory.join(format!("terms-merged-{made:04}"));
+            let path = directory.join(format!("{name}-merged-{made:04}"));
             made += 1;
             merge(group, &path)?;
             merged.push(path);
@@ -161,7 +161,7 @@ mod tests {
             put(&mut out, format!("body\x1fx{number:04}").as_bytes(), number).expect("term");
             files.push(path);
         }
-        let merged = reduce(files, directory.path()).expect("merge");
+        let merged = reduce(files, directory.path(), "terms").expect("merge");
         assert_eq!(merged.len(), 3);
         let all: Vec<_> = merged
             .iter()

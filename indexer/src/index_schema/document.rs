@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use canopy_common::ids::KeyHash;
 use canopy_format::{
-    analysis::Analyzer,
+    analysis::{Analyzer, TokenRef},
     document::{Document, Value},
     schema::{Kind, SEARCH_FIELD},
 };
@@ -14,7 +14,7 @@ use tantivy::schema::{
     document::{Document as EngineDocument, ReferenceValue, ReferenceValueLeaf, Value as EngineValue},
 };
 
-use super::{IndexSchema, STATIC_RANK, tokens::Packed};
+use super::{IndexSchema, STATIC_RANK, spellings::Gathering, tokens::Packed};
 
 /// Which write of a key a document is. All zero in a build without a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -39,6 +39,9 @@ pub struct TokenCounts {
 pub struct IndexDocument {
     /// Tokens of each text field.
     pub counts: TokenCounts,
+    /// Words as written with their terms (spelling, 0x1F, term) that this thread has not met before in this shard, and
+    /// perhaps some that it has; empty unless asked for.
+    pub(crate) spellings: Vec<Vec<u8>>,
     /// Packed tokens, one string per value of a text field.
     parts: Vec<String>,
     fields: Vec<(Field, Content)>,
@@ -65,19 +68,32 @@ enum Scalar {
 impl IndexSchema {
     /// Analyses a document and lays it out for the index.
     pub fn document(&self, document: &Document, analyzer: &Analyzer, place: Place) -> IndexDocument {
-        self.document_with_hash(document, document.key_hash(), analyzer, place)
+        self.lay_out(document, document.key_hash(), analyzer, place, None)
     }
 
-    /// The same with the hash of the key given, where it is known already.
-    pub fn document_with_hash(
+    /// The same for a build, which knows the hash of the key already and gathers spellings for the shard of this
+    /// number.
+    pub(crate) fn document_of_build(
+        &self,
+        document: &Document,
+        key: KeyHash,
+        analyzer: &Analyzer,
+        shard: Gathering,
+    ) -> IndexDocument {
+        self.lay_out(document, key, analyzer, Place::default(), Some(shard))
+    }
+
+    fn lay_out(
         &self,
         document: &Document,
         key: KeyHash,
         analyzer: &Analyzer,
         place: Place,
+        gathering: Option<Gathering>,
     ) -> IndexDocument {
         let (high, low) = key.parts();
-        let mut out = IndexDocument { counts: TokenCounts::default(), parts: vec![], fields: vec![] };
+        let (parts, fields, spellings) = (vec![], vec![], vec![]);
+        let mut out = IndexDocument { counts: TokenCounts::default(), spellings, parts, fields };
         out.fields.extend([
             (self.key, Content::Bytes(key.0.to_be_bytes().to_vec())),
             (self.key_high, Content::Scalar(Scalar::U64(high))),
@@ -87,12 +103,18 @@ impl IndexSchema {
             (self.offset, Content::Scalar(Scalar::U64(place.offset))),
             (self.static_rank, Content::Scalar(Scalar::F64(document.static_rank))),
         ]);
-        self.add_text(document, analyzer, &mut out);
+        self.add_text(document, analyzer, gathering, &mut out);
         self.add_values(document, &mut out);
         out
     }
 
-    fn add_text(&self, document: &Document, analyzer: &Analyzer, out: &mut IndexDocument) {
+    fn add_text(
+        &self,
+        document: &Document,
+        analyzer: &Analyzer,
+        gathering: Option<Gathering>,
+        out: &mut IndexDocument,
+    ) {
         for field in &self.schema.fields {
             let own = self.text.get(&field.name).copied();
             if field.kind != Kind::Text || (field.weight == 0 && own.is_none()) {
@@ -101,9 +123,14 @@ impl IndexSchema {
             for value in document.values.get(&field.name).into_iter().flatten() {
                 let Value::Text(text) = value else { continue };
                 let mut packed = Packed::default();
-                let mut push =
-                    |token: canopy_format::analysis::Token| packed.push(&token.text, token.position);
-                out.counts.long_tokens += analyzer.document(text, &document.language, &mut push);
+                let spellings = &mut out.spellings;
+                let mut push = |token: TokenRef<'_>| {
+                    packed.push(token.text, token.position);
+                    if let Some(gathering) = gathering {
+                        spellings.extend(gathering.unseen(token.spelling, token.text));
+                    }
+                };
+                out.counts.long_tokens += analyzer.document_refs(text, &document.language, &mut push);
                 let (packed, tokens) = packed.finish();
                 let part = out.parts.len();
                 out.parts.push(packed);

@@ -8,6 +8,7 @@ use canopy_proto::v1::{
 
 use super::{
     dates::{self, Interval},
+    languages,
     lexer::{Comparison, End},
     target::{Target, short},
     values::{self, value},
@@ -51,6 +52,11 @@ impl Words<'_> {
         }
         if !self.charge(found.len().max(1)) {
             return Err(Refusal::Full);
+        }
+        for Value { kind } in found.iter().filter(|_| target.is_language()) {
+            if let Some(Typed::Text(code)) = kind {
+                languages::check(code, self.context.corpus_languages, &mut self.warnings);
+            }
         }
         let keyword = KeywordQuery { field: target.name.clone(), values: found };
         Ok(Query { node: Some(Node::Keyword(keyword)) })

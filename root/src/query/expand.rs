@@ -1,12 +1,16 @@
 //! Prefix, wildcard and fuzzy words to the terms of the corpus that they stand for, once, at the root, against the
-//! pinned statistics.
+//! pinned statistics: a pattern is held against the words as documents write them, and stands for the terms that those
+//! are indexed as. A term brings all its words: where `replicated` and `replication` are one term, `replicatio*` finds
+//! pages that say `replicated`, too, as the plain word does.
 //!
 //! Why here and not in the engine: its automaton queries cannot be stopped, and every replica would expand on its own.
 //! Bounds: a quarter of the time that is left for all patterns of a query together, a limit per pattern (the most
 //! frequent terms stay), one over all patterns, and a number of patterns. Whatever is cut says `expansion_truncated`.
-//! Found terms match with one constant score; they have no frequency of their own in the score.
+//! Found terms match with a constant score; they have no frequency of their own in it. A fuzzy word's constant falls
+//! with its edits: 1/2 for one, 1/3 for two, and the word itself scores like any word on top of 1/2. Each distance is
+//! a clause that holds the closer terms, too, so that only a document's closest word counts, however many others it has.
 
-use canopy_format::statistics::Pattern;
+use canopy_format::statistics::{Found, Pattern};
 use canopy_proto::v1::{BoolQuery, ExpandedQuery, Query, query::Node};
 
 use super::{
@@ -15,6 +19,8 @@ use super::{
     words::{Words, bounded},
 };
 
+/// What a match within two edits adds, and one within one edit on top.
+const NEAR: [f32; 2] = [1.0 / 3.0, 1.0 / 2.0 - 1.0 / 3.0];
 /// Longest word that one edit is the default for, characters; longer ones get two.
 const ONE_EDIT: usize = 5;
 
@@ -28,8 +34,8 @@ impl Words<'_> {
         } else {
             Pattern::Wildcard(folded)
         };
-        let terms = self.expand(field, &[pattern])?;
-        self.expanded_query(field, terms, typed, boost)
+        let found = self.expand(field, &pattern)?;
+        self.any_of(field, found.into_iter().map(|found| found.term).collect(), typed, boost)
     }
 
     /// Terms within `distance` edits of a word (0: by its length). The word itself, where the corpus has it, counts
@@ -43,29 +49,39 @@ impl Words<'_> {
         };
         let words = self.whole_words(typed);
         let [word] = words.as_slice() else { return None };
-        let mut spellings = vec![word.forms.first()?.clone(), self.context.analyzer.fold(typed)];
-        spellings.dedup();
-        let patterns: Vec<Pattern> =
-            spellings.into_iter().map(|word| Pattern::Fuzzy { word, distance }).collect();
-        let terms = self.expand(field, &patterns)?;
-        if !word.forms.iter().any(|form| self.known(field, form)) {
-            return self.expanded_query(field, terms, typed, boost);
+        let folded = self.context.analyzer.fold(typed);
+        let mut found = self.expand(field, &Pattern::Fuzzy { word: folded, distance })?;
+        let known: Vec<String> = word.forms.iter().filter(|form| self.known(field, form)).cloned().collect();
+        found.retain(|found| !known.contains(&found.term));
+        let within = |edits| {
+            let near = found.iter().filter(|found| found.edits <= edits).map(|found| found.term.clone());
+            known.iter().cloned().chain(near).collect::<Vec<_>>()
+        };
+        let (one, two) = (within(1), within(2));
+        let mut should = Vec::new();
+        if !known.is_empty() {
+            should.push(self.term(field, word, boost)?);
         }
-        let exact = self.term(field, word, boost)?;
-        let others = terms.into_iter().filter(|term| !word.forms.contains(term)).collect();
-        let Some(near) = self.expanded_query(field, others, typed, boost) else { return Some(exact) };
-        let either = BoolQuery { should: vec![exact, near], ..BoolQuery::default() };
-        Some(Query { node: Some(Node::Bool(either)) })
+        if !found.is_empty() {
+            let far = two.len() > one.len();
+            let weight = if far { NEAR[1] } else { NEAR[0] + NEAR[1] };
+            should.extend(self.any_of(field, one, typed, boost * weight));
+            should.extend(far.then(|| self.any_of(field, two, typed, boost * NEAR[0])).flatten());
+        }
+        if should.len() < 2 {
+            return should.pop();
+        }
+        Some(Query { node: Some(Node::Bool(BoolQuery { should, ..BoolQuery::default() })) })
     }
 
-    fn expanded_query(&mut self, field: &str, terms: Vec<String>, typed: &str, boost: f32) -> Option<Query> {
-        if terms.is_empty() || !self.charge(terms.len()) {
+    fn any_of(&mut self, field: &str, tokens: Vec<String>, typed: &str, boost: f32) -> Option<Query> {
+        if tokens.is_empty() || !self.charge(tokens.len()) {
             return None;
         }
-        self.expanded += terms.len();
+        self.expanded += tokens.len();
         let expanded = ExpandedQuery {
             field: field.to_owned(),
-            tokens: terms,
+            tokens,
             boost: bounded(boost),
             truncated: self.truncated,
             prefix: typed.to_owned(),
@@ -73,43 +89,30 @@ impl Words<'_> {
         Some(Query { node: Some(Node::Expanded(expanded)) })
     }
 
-    /// The most frequent terms of any of the patterns. `None` when no more patterns fit.
-    fn expand(&mut self, field: &str, patterns: &[Pattern]) -> Option<Vec<String>> {
-        let limit = self.context.max_expansions.min(MAX_EXPANDED - self.expanded).min(self.room());
+    /// The terms of a pattern. `None` when no more patterns fit.
+    fn expand(&mut self, field: &str, pattern: &Pattern) -> Option<Vec<Found>> {
+        // A fuzzy word may send its terms twice.
+        let times = if matches!(pattern, Pattern::Fuzzy { .. }) { 2 } else { 1 };
+        let room = MAX_EXPANDED.saturating_sub(self.expanded).min(self.room()) / times;
+        let limit = self.context.max_expansions.min(room);
         if self.patterns >= MAX_PATTERNS || limit == 0 {
             let message = format!("a query has at most {MAX_PATTERNS} patterns; the rest was read as words");
             self.warnings.add("too_many_patterns", message);
             return None;
         }
         self.patterns += 1;
-        let mut found: Vec<(String, u64)> = Vec::new();
-        let mut cut = false;
-        for pattern in patterns {
-            if self.expand_by.expired() {
-                cut = true;
-                break;
-            }
-            let expansion = self.context.statistics.expand(field, pattern, limit, self.expand_by);
-            cut |= expansion.truncated;
-            found.extend(expansion.terms);
-        }
-        if patterns.len() > 1 {
-            found.sort_unstable_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-            found.dedup();
-        }
-        cut |= found.len() > limit;
-        found.truncate(limit);
-        if cut {
+        let found = self.context.statistics.expand(field, pattern, limit, self.expand_by);
+        if found.truncated {
             self.truncated = true;
             let message = "a pattern stands for more terms than were searched; the most frequent were kept";
             self.warnings.add("expansion_truncated", message);
         }
-        Some(found.into_iter().map(|(term, _)| term).collect())
+        Some(found.terms)
     }
 
     /// Says that a pattern stood for nothing.
     pub fn no_expansion(&mut self, typed: &str) {
-        let message = format!("no term looks like {:?}; it was read as words", short(typed));
+        let message = format!("no word looks like {:?}; it was read as words", short(typed));
         self.warnings.add("no_expansion", message);
     }
 

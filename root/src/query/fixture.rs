@@ -6,7 +6,7 @@ use canopy_common::{deadline::Deadline, error::Failure};
 use canopy_format::{
     analysis::Analyzer,
     schema::{Field, Kind, Schema},
-    statistics::{SEPARATOR, Statistics, write},
+    statistics::{Counts, SEPARATOR, Statistics, write},
 };
 use canopy_proto::v1::{Query, query::Node};
 use jiff::tz::TimeZone;
@@ -41,6 +41,8 @@ pub struct Fixture {
     pub analyzer: Analyzer,
     /// Languages of a query.
     pub languages: Vec<String>,
+    /// Documents by language.
+    pub corpus_languages: BTreeMap<String, u64>,
     /// Zone of a query.
     pub zone: TimeZone,
     /// Terms of one pattern.
@@ -57,25 +59,37 @@ impl Fixture {
         Self::with(&[])
     }
 
-    /// The corpus with more terms in the search field.
+    /// The corpus with more terms in the search field, written as they are.
     pub fn with(more: &[(&str, u64)]) -> Self {
         let analyzer = Analyzer::new();
         let mut tokens = BTreeMap::new();
         let mut terms: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
+        let mut spellings: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
         for (language, title, body) in PAGES {
             count(&analyzer, &["title"], &[title], language, &mut tokens, &mut terms);
             count(&analyzer, &["text"], &[title, body], language, &mut tokens, &mut terms);
+            for text in [title, body] {
+                analyzer.document(text, language, &mut |token| {
+                    if !token.spelling.is_empty() {
+                        spellings.insert(key(&token.spelling, &token.text), 1);
+                    }
+                });
+            }
         }
         terms.extend(more.iter().map(|(term, documents)| (key("text", term), *documents)));
+        spellings.extend(more.iter().map(|(term, _)| (key(term, term), 1)));
         let documents = terms.values().copied().max().unwrap_or(0).max(PAGES.len() as u64);
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("terms.fst");
-        let entry = write(&path, documents, tokens, vec![Box::new(terms.into_iter().map(Ok))]).unwrap();
+        let terms: Vec<Counts> = vec![Box::new(terms.into_iter().map(Ok))];
+        let spellings: Vec<Counts> = vec![Box::new(spellings.into_iter().map(Ok))];
+        let entry = write(&path, documents, tokens, terms, spellings).unwrap();
         Self {
             schema: schema(),
             statistics: Statistics::open(&path, &entry).unwrap(),
             analyzer,
             languages: vec!["en".to_owned()],
+            corpus_languages: languages(),
             zone: TimeZone::UTC,
             max_expansions: 128,
             budget: Duration::from_mins(1),
@@ -95,6 +109,8 @@ impl Fixture {
             statistics: &self.statistics,
             analyzer: &self.analyzer,
             languages: self.languages.clone(),
+            hint: "",
+            corpus_languages: &self.corpus_languages,
             deadline: Deadline::after(self.budget),
             time_zone: self.zone.clone(),
             now_us: 1_711_886_400_000_000,
@@ -127,6 +143,12 @@ impl Fixture {
     pub fn json(&self, json: &str) -> Result<Parsed, Failure> {
         parse(Source::Json(json), &[], 0, &self.context())
     }
+}
+
+fn languages() -> BTreeMap<String, u64> {
+    let mut found = BTreeMap::new();
+    PAGES.iter().for_each(|(language, ..)| *found.entry((*language).to_owned()).or_insert(0) += 1);
+    found
 }
 
 fn schema() -> Schema {

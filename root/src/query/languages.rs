@@ -2,18 +2,22 @@
 //! word must have the form that it has there, so it is read in every language that matters, and no more: each costs a
 //! term where its form differs.
 //!
-//! Rule: a positive `lang:` filter decides; else the client's hint; else the corpus' languages with at least 1 % of
-//! its documents, most first, at most eight. Letters of another script than theirs bring the languages that stem that
-//! script ([`widen`]): else an Arabic word would find nothing where one document in a thousand is Arabic.
+//! Rule: the client's hint; else the corpus' languages with at least 1 % of its documents, most first, at most eight.
+//! Letters of another script than theirs bring the languages that stem that script ([`widen`]): else an Arabic word
+//! would find nothing where one document in a thousand is Arabic. A positive `lang:` filter adds its languages in front
+//! and takes none away: it narrows the documents, never what a word matches, so that a facet's count holds when it is
+//! clicked. A language that no document is in is said so, with those there are; as a hint it decides nothing.
 
 use std::collections::BTreeMap;
 
 use canopy_common::error::Failure;
 
-use super::{target::short, values::language};
+use super::{target::short, values::language, warnings::Warnings};
 
-/// Most stemming languages of a query.
+/// Most stemming languages of a query, beside as many that its filters bring.
 pub const MAX_LANGUAGES: usize = 8;
+/// Most languages named in a warning.
+const MAX_NAMED: usize = 40;
 
 /// The languages of a query without a `lang:` filter. `documents` counts documents by language (the manifest's);
 /// `hint` is the `lang` parameter, empty when absent. Never empty.
@@ -24,7 +28,10 @@ pub fn choose(
 ) -> Result<Vec<String>, Failure> {
     if !hint.is_empty() {
         let bad = || format!("{:?} is no language; write a code such as en or de", short(hint));
-        return Ok(vec![language(hint).ok_or_else(|| Failure::invalid("lang", bad()))?]);
+        let code = language(hint).ok_or_else(|| Failure::invalid("lang", bad()))?;
+        if documents.is_empty() || documents.contains_key(&code) {
+            return Ok(vec![code]);
+        }
     }
     let total: u128 = documents.values().map(|&count| u128::from(count)).sum();
     let common = |&(_, &count): &(&String, &u64)| count > 0 && u128::from(count) * 100 >= total;
@@ -35,6 +42,18 @@ pub fn choose(
         return Ok(vec![default_language.to_owned()]);
     }
     Ok(found.into_iter().map(|(language, _)| language.clone()).collect())
+}
+
+/// Says that no document is in a language, and which there are.
+pub fn check(code: &str, documents: &BTreeMap<String, u64>, warnings: &mut Warnings) {
+    if documents.is_empty() || documents.contains_key(code) {
+        return;
+    }
+    let mut known: Vec<_> = documents.iter().collect();
+    known.sort_by_key(|&(language, &count)| (std::cmp::Reverse(count), language));
+    let known: Vec<&str> = known.iter().map(|(language, _)| language.as_str()).take(MAX_NAMED).collect();
+    let message = format!("no document is in language {:?}; there are: {}", short(code), known.join(", "));
+    warnings.add("unknown_language", message);
 }
 
 /// Adds the stemming languages of the scripts that `text` is written in, in place of the least common others.
@@ -76,7 +95,10 @@ mod tests {
     fn the_hint_goes_before_what_the_corpus_holds() {
         let corpus = counts(&[("en", 900), ("de", 89), ("fr", 11), ("th", 9)]);
         assert_eq!(choose(&corpus, "", "en").unwrap(), ["en", "de", "fr"]);
-        assert_eq!(choose(&corpus, "pt-BR", "en").unwrap(), ["pt"]);
+        assert_eq!(choose(&corpus, "de-AT", "en").unwrap(), ["de"]);
+        assert_eq!(choose(&corpus, "th", "en").unwrap(), ["th"]);
+        assert_eq!(choose(&corpus, "pt-BR", "en").unwrap(), ["en", "de", "fr"], "no document is in it");
+        assert_eq!(choose(&counts(&[]), "pt", "en").unwrap(), ["pt"]);
         assert_eq!(choose(&corpus, "klingon", "en").unwrap_err().field.as_deref(), Some("lang"));
         assert_eq!(choose(&counts(&[]), "", "sv").unwrap(), ["sv"]);
         assert_eq!(choose(&counts(&[("en", 0)]), "", "sv").unwrap(), ["sv"]);

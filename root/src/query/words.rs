@@ -29,9 +29,8 @@ pub struct Words<'c> {
     pub(super) patterns: usize,
     pub(super) expanded: usize,
     pub(super) truncated: bool,
-    languages: Vec<String>,
-    /// No filter says in which language the documents are.
-    open: bool,
+    /// Languages of its filters, not of the context.
+    more: Vec<String>,
     terms: usize,
     nodes: usize,
     full: bool,
@@ -56,10 +55,10 @@ impl Plain {
 }
 
 impl<'c> Words<'c> {
-    /// An account for one query, read in the languages that it filters by, else in the context's.
-    pub fn new(context: &'c QueryContext<'c>, asked: Option<Vec<String>>, warnings: Warnings) -> Self {
-        let open = asked.is_none();
-        let languages = asked.unwrap_or_else(|| context.languages.clone());
+    /// An account for one query, read in the context's languages and those that it filters by.
+    pub fn new(context: &'c QueryContext<'c>, asked: Vec<String>, warnings: Warnings) -> Self {
+        let mut more = asked;
+        more.retain(|code| !context.languages.contains(code));
         Self {
             context,
             warnings,
@@ -67,17 +66,16 @@ impl<'c> Words<'c> {
             patterns: 0,
             expanded: 0,
             truncated: false,
-            languages,
-            open,
+            more,
             terms: 0,
             nodes: FRAME_NODES,
             full: false,
         }
     }
 
-    /// The languages it reads in.
-    pub fn languages(&self) -> &[String] {
-        &self.languages
+    /// The languages it reads in, but for those that scripts bring.
+    pub fn languages(&self) -> Vec<String> {
+        self.more.iter().chain(&self.context.languages).cloned().collect()
     }
 
     /// Whether an expansion was cut.
@@ -120,11 +118,21 @@ impl<'c> Words<'c> {
 
     /// The words of a text.
     pub fn analyse(&self, text: &str) -> Vec<Word> {
-        let mut languages: Vec<&str> = self.languages.iter().map(String::as_str).collect();
-        if self.open {
-            super::languages::widen(&mut languages, text);
+        let mut languages: Vec<&str> = self.context.languages.iter().map(String::as_str).collect();
+        super::languages::widen(&mut languages, text);
+        if self.more.is_empty() {
+            return self.context.analyzer.query(text, &languages);
         }
-        self.context.analyzer.query(text, &languages)
+        let all = self.more.iter().map(String::as_str).chain(languages.iter().copied());
+        let mut words = self.context.analyzer.query(text, &all.collect::<Vec<_>>());
+        // What a filter adds are forms: a word that only its language calls common must not be dropped for it.
+        let without = self.context.analyzer.query(text, &languages);
+        for word in &mut words {
+            let place = |word: &Word| (word.position, word.extra);
+            let at = without.binary_search_by_key(&place(word), place);
+            word.stop = at.map_or(word.stop, |at| without[at].stop);
+        }
+        words
     }
 
     /// The words of a text without those that only help ranking.
@@ -208,7 +216,7 @@ impl<'c> Words<'c> {
         let statistics = self.context.statistics;
         let of = |token| u128::from(statistics.document_frequency(field, token).unwrap_or(0));
         let documents: u128 = term.tokens.iter().map(|token| of(token)).sum();
-        self.languages.len() < 2 || documents * 50 >= u128::from(statistics.documents())
+        self.context.languages.len() < 2 || documents * 50 >= u128::from(statistics.documents())
     }
 }
 

@@ -1,6 +1,6 @@
 //! Tokens of a document by field, with their positions, and how often phrases occur among them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use canopy_format::{
     analysis::Analyzer,
@@ -78,13 +78,17 @@ impl Text {
 }
 
 /// All text fields of a document.
-pub struct Texts(BTreeMap<String, Text>);
+pub struct Texts {
+    fields: BTreeMap<String, Text>,
+    /// Tokens with a word, as written, that is one.
+    spellings: BTreeSet<(String, String)>,
+}
 
 impl Texts {
     /// Analyses a page: each text field with an index of its own, and the search field, in which every part counts as
     /// often as its field weighs.
     pub fn of(schema: &Schema, page: &Page, analyzer: &Analyzer) -> Self {
-        let mut texts = BTreeMap::new();
+        let (mut texts, mut spellings) = (BTreeMap::new(), BTreeSet::new());
         for field in schema.fields.iter().filter(|field| field.kind == Kind::Text) {
             let parts: Vec<&String> = match field.name.as_str() {
                 "title" => page.title.iter().collect(),
@@ -94,8 +98,12 @@ impl Texts {
             };
             for part in parts {
                 let mut tokens = Vec::new();
-                analyzer
-                    .document(part, &page.language, &mut |token| tokens.push((token.text, token.position)));
+                analyzer.document(part, &page.language, &mut |token| {
+                    if !token.spelling.is_empty() {
+                        spellings.insert((token.text.clone(), token.spelling));
+                    }
+                    tokens.push((token.text, token.position));
+                });
                 for _ in 0..field.weight {
                     texts.entry(SEARCH_FIELD.to_owned()).or_insert_with(Text::default).add(&tokens);
                 }
@@ -104,17 +112,22 @@ impl Texts {
                 }
             }
         }
-        Self(texts)
+        Self { fields: texts, spellings }
+    }
+
+    /// Tokens, each with a word, as written, that is one.
+    pub fn spellings(&self) -> impl Iterator<Item = &(String, String)> {
+        self.spellings.iter()
     }
 
     /// All fields.
     pub fn fields(&self) -> impl Iterator<Item = (&String, &Text)> {
-        self.0.iter()
+        self.fields.iter()
     }
 
     /// One field.
     pub fn field(&self, name: &str) -> Option<&Text> {
-        self.0.get(name)
+        self.fields.get(name)
     }
 
     /// How often a token occurs.

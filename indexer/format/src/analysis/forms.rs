@@ -18,9 +18,10 @@ use super::{
 /// Entries of a thread's table; a power of two. 128 bytes each: 1 MiB.
 const ENTRIES: usize = 1 << 13;
 /// Bytes of an entry for word and terms.
-const ENTRY_BYTES: usize = 120;
+const ENTRY_BYTES: usize = 119;
 
-/// One remembered word: its text, its term, and the second term, one behind the other.
+/// One remembered word: its text, its term, the second term, and its spelling where that is not the text, one behind
+/// the other.
 #[derive(Clone, Copy)]
 struct Entry {
     hash: u32,
@@ -28,10 +29,12 @@ struct Entry {
     word: u8,
     first: u8,
     second: u8,
+    spelling: u8,
     bytes: [u8; ENTRY_BYTES],
 }
 
-const EMPTY: Entry = Entry { hash: 0, language: 0, word: 0, first: 0, second: 0, bytes: [0; ENTRY_BYTES] };
+const EMPTY: Entry =
+    Entry { hash: 0, language: 0, word: 0, first: 0, second: 0, spelling: 0, bytes: [0; ENTRY_BYTES] };
 
 /// A thread's working memory.
 pub(super) struct Forms {
@@ -71,6 +74,8 @@ impl Default for Forms {
 pub(super) struct Terms<'a> {
     pub(super) first: &'a str,
     pub(super) second: Option<&'a str>,
+    /// The folded word that they are of.
+    pub(super) spelling: &'a str,
 }
 
 impl Forms {
@@ -80,7 +85,7 @@ impl Forms {
         self.lower.push_str(raw);
         self.lower.make_ascii_lowercase();
         let Some(stemmer) = language.stemmer.filter(|_| language.latin) else {
-            return Terms { first: &self.lower, second: None };
+            return Terms { first: &self.lower, second: None, spelling: &self.lower };
         };
         let hash = hash(&self.lower, language);
         if self.table[slot(hash)].holds(hash, language.number, &self.lower) {
@@ -92,8 +97,8 @@ impl Forms {
             self.first.push_str(&self.lower);
         }
         self.second.clear();
-        self.table[slot(hash)].remember(hash, language.number, &self.lower, &self.first, "");
-        Terms { first: &self.first, second: None }
+        self.table[slot(hash)].remember(hash, language.number, &self.lower, [&self.first, "", ""]);
+        Terms { first: &self.first, second: None, spelling: &self.lower }
     }
 
     /// Terms of any other word.
@@ -106,8 +111,10 @@ impl Forms {
             return self.table[slot(hash)].terms();
         }
         self.compute(raw, language);
-        self.table[slot(hash)].remember(hash, language.number, raw, &self.first, &self.second);
-        Terms { first: &self.first, second: Some(self.second.as_str()).filter(|second| !second.is_empty()) }
+        let rest = [self.first.as_str(), &self.second, &self.folded];
+        self.table[slot(hash)].remember(hash, language.number, raw, rest);
+        let second = Some(self.second.as_str()).filter(|second| !second.is_empty());
+        Terms { first: &self.first, second, spelling: &self.folded }
     }
 
     fn compute(&mut self, raw: &str, language: Language) {
@@ -165,26 +172,31 @@ impl Entry {
             && self.bytes.get(..usize::from(self.word)) == Some(word.as_bytes())
     }
 
-    fn remember(&mut self, hash: u32, language: u8, word: &str, first: &str, second: &str) {
+    fn remember(&mut self, hash: u32, language: u8, word: &str, [first, second, spelling]: [&str; 3]) {
         let (a, b) = (word.len(), word.len() + first.len());
-        let end = b + second.len();
+        let c = b + second.len();
+        let end = c + spelling.len();
         if end > ENTRY_BYTES {
             return;
         }
         self.bytes[..a].copy_from_slice(word.as_bytes());
         self.bytes[a..b].copy_from_slice(first.as_bytes());
-        self.bytes[b..end].copy_from_slice(second.as_bytes());
+        self.bytes[b..c].copy_from_slice(second.as_bytes());
+        self.bytes[c..end].copy_from_slice(spelling.as_bytes());
         (self.hash, self.language) = (hash, language);
         (self.word, self.first, self.second) = (a as u8, first.len() as u8, second.len() as u8);
+        self.spelling = spelling.len() as u8;
     }
 
     fn terms(&self) -> Terms<'_> {
         let a = usize::from(self.word);
         let b = a + usize::from(self.first);
+        let c = b + usize::from(self.second);
         let text =
             |from, to| self.bytes.get(from..to).and_then(|bytes| str::from_utf8(bytes).ok()).unwrap_or("");
-        let second = (self.second > 0).then(|| text(b, b + usize::from(self.second)));
-        Terms { first: text(a, b), second }
+        let second = (self.second > 0).then(|| text(b, c));
+        let spelling = if self.spelling == 0 { text(0, a) } else { text(c, c + usize::from(self.spelling)) };
+        Terms { first: text(a, b), second, spelling }
     }
 }
 

@@ -69,7 +69,7 @@ impl Query<'_> {
                 add(&mut seconds, second);
             }
             if piece.dotted {
-                add(&mut seconds, dotted(both, &mut self.scratch));
+                add(&mut seconds, dotted(both.first, &mut self.scratch));
             }
             stop |= stop::word(language.code, self.forms.bare(raw, language));
         }

@@ -33,11 +33,11 @@ pub(super) fn compound<'a>(text: &str, first: Piece, second: Piece, out: &'a mut
     Some(out)
 }
 
-/// Term of a word behind a dot that counts (`.net`).
-pub(super) fn dotted<'a>(terms: Terms<'_>, out: &'a mut String) -> &'a str {
+/// Term of a word behind a dot that counts (`.net`), or its spelling.
+pub(super) fn dotted<'a>(word: &str, out: &'a mut String) -> &'a str {
     out.clear();
     out.push('.');
-    out.push_str(terms.first);
+    out.push_str(word);
     out
 }
 
@@ -48,18 +48,19 @@ struct Emitter<'a> {
 }
 
 impl Emitter<'_> {
-    fn emit(&mut self, text: &str, position: u32, start: usize, end: usize) {
+    fn emit(&mut self, text: &str, spelling: &str, position: u32, (start, end): (usize, usize)) {
+        let spelling = if spelling.len() > MAX_TOKEN_BYTES { "" } else { spelling };
         if text.len() > MAX_TOKEN_BYTES {
             self.dropped += 1;
         } else if !text.is_empty() {
-            (self.each)(TokenRef { text, position, start, end });
+            (self.each)(TokenRef { text, spelling, position, start, end });
         }
     }
 
-    fn terms(&mut self, terms: Terms<'_>, position: u32, start: usize, end: usize) {
-        self.emit(terms.first, position, start, end);
+    fn terms(&mut self, terms: Terms<'_>, position: u32, place: (usize, usize)) {
+        self.emit(terms.first, terms.spelling, position, place);
         if let Some(second) = terms.second {
-            self.emit(second, position, start, end);
+            self.emit(second, "", position, place);
         }
     }
 }
@@ -74,7 +75,7 @@ pub(super) fn document(
     let mut out = Emitter { each, dropped: 0 };
     let mut last: Option<Piece> = None;
     let mut before = String::new(); // normal form of the last character read by pairs
-    let mut scratch = String::new();
+    let (mut scratch, mut spelling) = (String::new(), String::new());
     for (position, piece) in (0..).zip(Scanner::new(text)) {
         let Piece { kind, start, end, .. } = piece;
         let raw = &text[start..end];
@@ -82,7 +83,7 @@ pub(super) fn document(
         if let Some(first) = first.filter(|_| kind.is_word())
             && let Some(raw) = compound(text, first, piece, &mut scratch)
         {
-            out.terms(forms.word(raw, language), position - 1, first.start, end);
+            out.terms(forms.word(raw, language), position - 1, (first.start, end));
         }
         if raw.len() > MAX_TOKEN_BYTES {
             out.dropped += 1;
@@ -91,16 +92,17 @@ pub(super) fn document(
             let terms =
                 if kind == Kind::Plain { forms.plain(raw, language) } else { forms.word(raw, language) };
             if piece.dotted && !terms.first.is_empty() {
-                out.emit(dotted(terms, &mut scratch), position, start - 1, end);
+                let term = dotted(terms.first, &mut scratch);
+                out.emit(term, dotted(terms.spelling, &mut spelling), position, (start - 1, end));
             }
-            out.terms(terms, position, start, end);
+            out.terms(terms, position, (start, end));
         } else {
             let normal = forms.unstemmed(kind, raw);
             if let Some(first) = first.filter(|_| !before.is_empty()) {
                 before.push_str(normal);
-                out.emit(&before, position - 1, first.start, end);
+                out.emit(&before, &before, position - 1, (first.start, end));
             }
-            out.emit(normal, position, start, end);
+            out.emit(normal, normal, position, (start, end));
             before.clear();
             before.push_str(normal);
         }

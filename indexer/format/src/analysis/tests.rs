@@ -432,3 +432,28 @@ fn the_id_names_these_rules() {
         "bump Analyzer::id() and this line"
     );
 }
+
+#[test]
+fn the_spelling_is_the_folded_word_before_stemming() {
+    let pairs = |language: &str, text: &str| {
+        let mut found: Vec<(String, String)> = Vec::new();
+        let mut each = |token: Token| found.push((token.spelling, token.text));
+        // twice: the second time from the table of recent words
+        Analyzer::new().document(text, language, &mut |_| {});
+        Analyzer::new().document(text, language, &mut each);
+        found.retain(|(spelling, _)| !spelling.is_empty());
+        let each = found.into_iter().map(|(spelling, term)| format!("{spelling}>{term}"));
+        each.collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(pairs("en", "The Replication"), "the>the replication>replic");
+    assert_eq!(pairs("de", "Häuser der Straße"), "hauser>haus der>der strasse>strass");
+    assert_eq!(pairs("ru", "Книги"), "книги>книг");
+    assert_eq!(pairs("", "Replication Häuser"), "replication>replication hauser>hauser");
+    assert_eq!(pairs("en", "e-mails"), "e>e emails>email mails>mail");
+    assert_eq!(pairs("en", ".net"), ".net>.net net>net");
+    assert_eq!(pairs("ja", "東京"), "東>東 東京>東京 京>京");
+    assert_eq!(pairs("th", "ภาษา"), "ภาษา>ภาษา");
+    // a second term has no spelling of its own
+    assert_eq!(pairs("fr", "généralité").matches('>').count(), 1);
+    assert_eq!(pairs("vi", "tiếng"), "tieng>tieng");
+}

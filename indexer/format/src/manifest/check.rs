@@ -30,7 +30,10 @@ fn names(manifest: &Manifest) -> Check {
     schema.check().map_err(|error| error.to_string())?;
     let expected = schema.id_under(analysis_id);
     ensure(*schema_id == expected, || format!("schema id is {schema_id:?}, its schema gives {expected:?}"))?;
-    ensure(!statistics.id.is_empty(), || "the statistics have no id".into())
+    ensure(!statistics.id.is_empty(), || "the statistics have no id".into())?;
+    ensure(statistics.spellings.is_some() == (manifest.format > 1), || {
+        "only statistics from format 2 on have spellings".into()
+    })
 }
 
 /// The layouts are whole, and the shards are exactly theirs, in order.

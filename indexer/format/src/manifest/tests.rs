@@ -45,6 +45,7 @@ pub(crate) fn example(corpus: &str, version: u64) -> Manifest {
             documents: 7,
             tokens: BTreeMap::from([("text".into(), 60), ("title".into(), 10)]),
             terms: 12,
+            spellings: Some(9),
         },
         shards: vec![shard(0), shard(1)],
         languages: BTreeMap::from([("en".into(), 5), ("de".into(), 2)]),
@@ -83,10 +84,21 @@ fn a_manifest_survives_the_store() {
 }
 
 #[test]
+fn format_1_has_no_spellings_and_is_still_read() {
+    let mut manifest = example("web", 1);
+    (manifest.format, manifest.statistics.spellings) = (1, None);
+    let json = manifest.to_json();
+    assert!(!String::from_utf8_lossy(&json).contains("spellings"));
+    assert_eq!(Manifest::from_json(&json, PATH).unwrap(), manifest);
+    assert!(refusal(|manifest| manifest.format = 1).contains("spellings"));
+    assert!(refusal(|manifest| manifest.statistics.spellings = None).contains("spellings"));
+}
+
+#[test]
 fn a_newer_format_is_named_before_anything_else() {
-    let newer = br#"{"format": 2, "corpus": 17, "shards": "elsewhere"}"#;
+    let newer = br#"{"format": 3, "corpus": 17, "shards": "elsewhere"}"#;
     match Manifest::from_json(newer, PATH) {
-        Err(error @ Error::NewerFormat { found: 2, known: 1, .. }) => {
+        Err(error @ Error::NewerFormat { found: 3, known: 2, .. }) => {
             assert!(error.to_string().contains("upgrade this node first"), "{error}");
         }
         other => panic!("{other:?}"),

@@ -1,36 +1,44 @@
-//! The walk over the terms of one field. It descends to the field and the pattern's literal beginning at once, then
-//! visits what is below depth first, drops every branch that cannot match, keeps the most frequent in a heap of
-//! `limit`, and asks whether to stop after every [`ARCS_PER_POLL`] arcs, matching or not.
+//! The walk over words as written. It descends to the pattern's literal beginning at once, then visits what is below
+//! depth first, drops every branch that cannot match, and asks whether to stop after every [`STEPS_PER_POLL`] steps,
+//! matching or not. What matches goes to whoever asked, who says how many steps that took; [`Best`] keeps the terms.
 
-use std::{cmp::Reverse, collections::BinaryHeap};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use fst::raw::{Fst, Node, Output};
 
 use super::{
-    Expansion, Pattern, key,
+    Expansion, Found, Pattern,
     pattern::{Any, Fuzzy, Matcher, Wildcard},
 };
 
-/// Arcs between two looks at the clock: about 20 microseconds.
-pub(super) const ARCS_PER_POLL: u32 = 256;
+/// Steps between two looks at the clock: some 20 microseconds. A step is an arc of the map.
+pub(super) const STEPS_PER_POLL: u32 = 256;
+/// Steps that making a term and looking up its frequency is worth.
+pub(super) const STEPS_OF_A_TERM: u32 = 8;
 
-/// Terms of `field` that match, most frequent first.
-pub(super) fn expand<D: AsRef<[u8]>>(
-    terms: &Fst<D>,
-    field: &str,
+/// Takes a matching word, its value and its edits; how many steps that took.
+type Each<'a> = dyn FnMut(&str, u64, u8) -> u32 + 'a;
+
+/// Passes the words behind `start` that match to `each`; whether it was stopped before the end.
+pub(super) fn walk<D: AsRef<[u8]>>(
+    words: &Fst<D>,
+    start: &[u8],
     pattern: &Pattern,
-    limit: usize,
     stop: impl FnMut() -> bool,
-) -> Expansion {
-    let mut walk = Walk { best: Best::new(limit), stop, arcs: 0, stopped: false };
+    each: &mut Each<'_>,
+) -> bool {
+    let mut walk = Walk { each, stop, steps: 0, stopped: false };
     let literal = match pattern {
         Pattern::Prefix(prefix) => prefix.as_str(),
         Pattern::Wildcard(pattern) => &pattern[..pattern.find(['*', '?']).unwrap_or(pattern.len())],
         Pattern::Fuzzy { word, .. } if Fuzzy::new(word, 0).is_none() => word,
         Pattern::Fuzzy { .. } => "",
     };
-    let Some((node, output)) = descend(terms, &key(field, literal)) else { return Expansion::default() };
-    let below = (terms, node, output);
+    let Some((node, output)) = descend(words, &[start, literal.as_bytes()].concat()) else { return false };
+    let below = (words, node, output);
     match pattern {
         Pattern::Prefix(_) => walk.run(below, literal, &Any),
         Pattern::Wildcard(pattern) => {
@@ -41,12 +49,12 @@ pub(super) fn expand<D: AsRef<[u8]>>(
         Pattern::Fuzzy { word, distance } => match Fuzzy::new(word, *distance) {
             Some(near) => walk.run(below, literal, &near),
             None if node.is_final() => {
-                walk.best.offer(literal.as_bytes(), output.cat(node.final_output()).value());
+                (walk.each)(literal, output.cat(node.final_output()).value(), 0);
             }
             None => {}
         },
     }
-    walk.best.finish(walk.stopped)
+    walk.stopped
 }
 
 /// The node that a key leads to, and the part of the value on the way.
@@ -71,14 +79,15 @@ struct Step<'f, S> {
     character: usize,
 }
 
-struct Walk<F> {
-    best: Best,
+struct Walk<'e, F> {
+    each: &'e mut Each<'e>,
     stop: F,
-    arcs: u32,
+    /// Until the next look at the clock.
+    steps: u32,
     stopped: bool,
 }
 
-impl<F: FnMut() -> bool> Walk<F> {
+impl<F: FnMut() -> bool> Walk<'_, F> {
     fn run<M: Matcher, D: AsRef<[u8]>>(
         &mut self,
         (terms, node, output): (&Fst<D>, Node<'_>, Output),
@@ -117,17 +126,22 @@ impl<F: FnMut() -> bool> Walk<F> {
         }
     }
 
-    fn visit<M: Matcher>(&mut self, step: &Step<'_, M::State>, term: &[u8], matcher: &M) {
-        if step.node.is_final() && step.character == term.len() && matcher.accepts(&step.state) {
-            self.best.offer(term, step.output.cat(step.node.final_output()).value());
+    fn visit<M: Matcher>(&mut self, step: &Step<'_, M::State>, word: &[u8], matcher: &M) {
+        if !step.node.is_final() || step.character != word.len() {
+            return;
+        }
+        if let (Some(edits), Ok(word)) = (matcher.accepts(&step.state), str::from_utf8(word)) {
+            let value = step.output.cat(step.node.final_output()).value();
+            self.steps = self.steps.saturating_sub((self.each)(word, value, edits));
         }
     }
 
     fn poll(&mut self) -> bool {
-        if self.arcs.is_multiple_of(ARCS_PER_POLL) && (self.stop)() {
-            self.stopped = true;
+        if self.steps == 0 {
+            self.steps = STEPS_PER_POLL;
+            self.stopped = self.stopped || (self.stop)();
         }
-        self.arcs = self.arcs.wrapping_add(1);
+        self.steps -= 1;
         self.stopped
     }
 }
@@ -148,37 +162,52 @@ fn advance<M: Matcher>(matcher: &M, step: &Step<'_, M::State>, term: &[u8]) -> O
     Some((matcher.step(&step.state, character)?, term.len()))
 }
 
-/// The most frequent terms so far; the least of them on top of the heap.
-struct Best {
-    heap: BinaryHeap<Reverse<(u64, Reverse<String>)>>,
+/// How close, how frequent, which.
+type Rank = (u8, Reverse<u64>, String);
+
+/// The best terms so far.
+pub(super) struct Best {
+    ranks: BTreeSet<Rank>,
+    /// Edits and spelling of each of them.
+    known: BTreeMap<String, (u8, u64, String)>,
     limit: usize,
     more: bool,
 }
 
 impl Best {
-    fn new(limit: usize) -> Self {
-        Self { heap: BinaryHeap::new(), limit, more: false }
+    pub(super) fn new(limit: usize) -> Self {
+        Self { ranks: BTreeSet::new(), known: BTreeMap::new(), limit, more: false }
     }
 
-    fn offer(&mut self, term: &[u8], frequency: u64) {
-        let Ok(term) = std::str::from_utf8(term) else { return };
-        if self.heap.len() >= self.limit {
+    /// Spellings of a term come in byte order, so the first of equally close ones stays.
+    pub(super) fn offer(&mut self, term: &str, documents: u64, edits: u8, spelling: &str) {
+        if let Some((before, known, _)) = self.known.get(term) {
+            if *before <= edits {
+                return;
+            }
+            self.ranks.remove(&(*before, Reverse(*known), term.to_owned()));
+            self.known.remove(term);
+        }
+        if self.ranks.len() >= self.limit {
             self.more = true;
-            match self.heap.peek() {
-                Some(Reverse((least, Reverse(last))))
-                    if frequency > *least || (frequency == *least && term < last.as_str()) =>
-                {
-                    self.heap.pop();
-                }
-                _ => return,
+            let rank = (edits, Reverse(documents), term);
+            let worst = self.ranks.last().map(|(edits, documents, term)| (*edits, *documents, term.as_str()));
+            if worst.is_none_or(|worst| worst < rank) {
+                return;
+            }
+            if let Some((_, _, term)) = self.ranks.pop_last() {
+                self.known.remove(&term);
             }
         }
-        self.heap.push(Reverse((frequency, Reverse(term.to_owned()))));
+        self.ranks.insert((edits, Reverse(documents), term.to_owned()));
+        self.known.insert(term.to_owned(), (edits, documents, spelling.to_owned()));
     }
 
-    fn finish(self, stopped: bool) -> Expansion {
-        let sorted = self.heap.into_sorted_vec();
-        let terms = sorted.into_iter().map(|Reverse((frequency, Reverse(term)))| (term, frequency)).collect();
-        Expansion { terms, truncated: self.more || stopped }
+    pub(super) fn finish(mut self, stopped: bool) -> Expansion {
+        let found = self.ranks.into_iter().map(|(edits, Reverse(documents), term)| {
+            let spelling = self.known.remove(&term).map(|(_, _, spelling)| spelling).unwrap_or_default();
+            Found { term, documents, edits, spelling }
+        });
+        Expansion { terms: found.collect(), truncated: self.more || stopped }
     }
 }

@@ -1,5 +1,8 @@
-//! Merges the sorted term counts of the shards into one map, straight into the file: memory stays at one term per
-//! shard plus the builder's fixed tables, for any number of terms.
+//! Merges the sorted term counts of the shards into one map, straight into the file, and behind it their spellings:
+//! memory stays at one term per shard plus the builder's fixed tables, for any number of terms.
+//!
+//! The file: map of terms, map of spellings, lists of rules, then the lengths of the two maps (8 bytes each, low byte
+//! first). Files of format 1 hold the map of terms only.
 //!
 //! Counts that cannot be (out of order, a term twice, none or more documents than there are) are refused: they would
 //! shift the scores of every query without a trace.
@@ -12,50 +15,67 @@ use std::{
     path::Path,
 };
 
-use super::{FILE, SEPARATOR};
+use super::{
+    FILE, SEPARATOR,
+    spellings::{Counting, SpellingWriter},
+};
 use crate::{
     checksum::Hashing,
     error::{Error, Result},
-    manifest::StatisticsEntry,
+    manifest::{FileEntry, StatisticsEntry},
 };
 
 /// Term counts of one shard in byte order of their keys.
-type Counts = Box<dyn Iterator<Item = Result<(Vec<u8>, u64)>> + Send>;
+pub type Counts = Box<dyn Iterator<Item = Result<(Vec<u8>, u64)>> + Send>;
 
 /// Merges term counts of the shards into one statistics file. Input: per shard, terms in byte order of (field, 0x1F,
-/// term) with their document frequency. Writes to `path`; returns id, length, checksum and counts as the entry. On an
-/// error the file is removed.
+/// term) with their document frequency; and in `spellings` words as written in byte order of (spelling, 0x1F, term),
+/// with any count. Writes to `path`; returns id, length, checksum and counts as the entry. On an error the file is
+/// removed.
 pub fn write(
     path: &Path,
     documents: u64,
     tokens: BTreeMap<String, u64>,
     shards: Vec<Counts>,
+    spellings: Vec<Counts>,
 ) -> Result<StatisticsEntry> {
-    let written = write_file(path, documents, shards);
+    let written = write_file(path, documents, shards, spellings);
     if written.is_err() {
         // The error that counts is the first one.
         let _ = std::fs::remove_file(path);
     }
-    let (terms, file) = written?;
-    let entry = StatisticsEntry { id: String::new(), file, documents, tokens, terms };
+    let (terms, spellings, file) = written?;
+    let spellings = Some(spellings);
+    let entry = StatisticsEntry { id: String::new(), file, documents, tokens, terms, spellings };
     Ok(StatisticsEntry { id: id(&entry), ..entry })
 }
 
 /// The id that belongs to the content: file, documents and tokens.
 pub(super) fn id(entry: &StatisticsEntry) -> String {
     let (documents, terms) = (entry.documents, entry.terms);
-    let mut lines = vec![format!("statistics 1\n{}\n{documents}\n{terms}\n", entry.file.blake3)];
+    let mut lines = match entry.spellings {
+        None => vec![format!("statistics 1\n{}\n{documents}\n{terms}\n", entry.file.blake3)],
+        Some(spellings) => {
+            vec![format!("statistics 2\n{}\n{documents}\n{terms}\n{spellings}\n", entry.file.blake3)]
+        }
+    };
     lines.extend(entry.tokens.iter().map(|(field, tokens)| format!("{field} {tokens}\n")));
     blake3::hash(lines.concat().as_bytes()).to_hex()[..16].to_owned()
 }
 
-fn write_file(path: &Path, documents: u64, shards: Vec<Counts>) -> Result<(u64, crate::manifest::FileEntry)> {
+fn write_file(
+    path: &Path,
+    documents: u64,
+    shards: Vec<Counts>,
+    spellings: Vec<Counts>,
+) -> Result<(u64, u64, FileEntry)> {
     let io = |source| Error::io(path, source);
     let fst = |error| match error {
         fst::Error::Io(source) => io(source),
         fst::Error::Fst(error) => invalid(error.to_string()),
     };
-    let writer = Hashing::new(BufWriter::with_capacity(1 << 20, File::create(path).map_err(io)?));
+    let file = BufWriter::with_capacity(1 << 20, File::create(path).map_err(io)?);
+    let writer = Counting { inner: Hashing::new(file), bytes: 0 };
     let mut builder = fst::MapBuilder::new(writer).map_err(fst)?;
     let mut merge = Merge::new(shards)?;
     let mut terms = 0;
@@ -67,11 +87,33 @@ fn write_file(path: &Path, documents: u64, shards: Vec<Counts>) -> Result<(u64, 
         builder.insert(&key, frequency).map_err(fst)?;
         terms += 1;
     }
-    let mut writer = builder.into_inner().map_err(fst)?;
+    let writer = builder.into_inner().map_err(fst)?;
+    let first = writer.bytes;
+    let mut found = SpellingWriter::new(writer).map_err(fst)?;
+    let mut merge = Merge::new(spellings)?;
+    while let Some((key, _)) = merge.next()? {
+        let (spelling, term) = parts(&key).ok_or_else(|| not_two(&key))?;
+        found.add(spelling, term).map_err(fst)?;
+    }
+    let (mut writer, lists, spellings) = found.finish().map_err(fst)?;
+    let second = writer.bytes - first;
+    writer.write_all(&lists).map_err(io)?;
+    writer.write_all(&first.to_le_bytes()).map_err(io)?;
+    writer.write_all(&second.to_le_bytes()).map_err(io)?;
     writer.flush().map_err(io)?;
-    let (writer, checksum) = writer.into_parts();
+    let (writer, checksum) = writer.inner.into_parts();
     writer.into_inner().map_err(|error| io(error.into_error()))?.sync_all().map_err(io)?;
-    Ok((terms, checksum.entry(FILE)))
+    Ok((terms, spellings, checksum.entry(FILE)))
+}
+
+/// The two parts of a key, neither of them empty.
+fn parts(key: &[u8]) -> Option<(&str, &str)> {
+    let (first, second) = str::from_utf8(key).ok()?.split_once(char::from(SEPARATOR))?;
+    (!first.is_empty() && !second.is_empty()).then_some((first, second))
+}
+
+fn not_two(key: &[u8]) -> Error {
+    invalid(format!("{:?} is not field, 0x1F, term", text(key)))
 }
 
 /// The shards' streams, the one with the smallest key first.
@@ -104,12 +146,8 @@ impl Merge {
         if last.is_some_and(|last| last >= key.as_slice()) {
             return Err(invalid(format!("the terms of input {shard} are not in order at {:?}", text(&key))));
         }
-        let (field, term) = key
-            .iter()
-            .position(|byte| *byte == SEPARATOR)
-            .map_or((&key[..0], &key[..0]), |at| (&key[..at], &key[at + 1..]));
-        if field.is_empty() || term.is_empty() || std::str::from_utf8(&key).is_err() {
-            return Err(invalid(format!("{:?} is not field, 0x1F, term", text(&key))));
+        if parts(&key).is_none() {
+            return Err(not_two(&key));
         }
         if frequency == 0 {
             return Err(invalid(format!("{:?} is in no document", text(&key))));

@@ -17,8 +17,8 @@ pub(super) trait Matcher {
     fn start(&self) -> Self::State;
     /// After another character; `None` when nothing that begins so matches.
     fn step(&self, state: &Self::State, next: char) -> Option<Self::State>;
-    /// Whether a term that ends here matches.
-    fn accepts(&self, state: &Self::State) -> bool;
+    /// Edits to a word that ends here; `None` when it does not match.
+    fn accepts(&self, state: &Self::State) -> Option<u8>;
 }
 
 /// Everything matches: the rest of a prefix.
@@ -30,8 +30,8 @@ impl Matcher for Any {
     fn step(&self, (): &(), _: char) -> Option<()> {
         Some(())
     }
-    fn accepts(&self, (): &()) -> bool {
-        true
+    fn accepts(&self, (): &()) -> Option<u8> {
+        Some(0)
     }
 }
 
@@ -115,8 +115,8 @@ impl Matcher for Wildcard {
         set.iter().any(|word| *word != 0).then_some(set)
     }
 
-    fn accepts(&self, state: &Set) -> bool {
-        state[self.end / 64] >> (self.end % 64) & 1 == 1
+    fn accepts(&self, state: &Set) -> Option<u8> {
+        (state[self.end / 64] >> (self.end % 64) & 1 == 1).then_some(0)
     }
 }
 
@@ -124,7 +124,7 @@ fn put(set: &mut Set, position: usize) {
     set[position / 64] |= 1 << (position % 64);
 }
 
-/// Levenshtein distance of at most 2. Row d holds the positions reachable with d edits.
+/// At most 2 edits, a swap of neighbours being one (optimal string alignment: what was swapped is not edited again).
 pub(super) struct Fuzzy {
     /// Positions after a given character of the word.
     after: Vec<(char, u128)>,
@@ -154,28 +154,41 @@ impl Fuzzy {
     }
 }
 
+/// Where a word stands.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Near {
+    /// Row d: positions reached with d edits.
+    reached: [u128; 3],
+    /// Row d: positions, reached with d edits before the last character, behind which that character is the next but
+    /// one: the next one now completes a swap.
+    swapping: [u128; 2],
+}
+
 impl Matcher for Fuzzy {
-    type State = [u128; 3];
+    type State = Near;
 
-    fn start(&self) -> [u128; 3] {
+    fn start(&self) -> Near {
         // With d edits, the first d characters of the word may be left out.
-        [1, 0b11 & self.all, 0b111 & self.all]
+        Near { reached: [1, 0b11 & self.all, 0b111 & self.all], swapping: [0; 2] }
     }
 
-    fn step(&self, state: &[u128; 3], next: char) -> Option<[u128; 3]> {
+    fn step(&self, state: &Near, next: char) -> Option<Near> {
         let same = self.after.iter().find(|(known, _)| *known == next).map_or(0, |(_, positions)| *positions);
-        let mut rows = [0; 3];
-        rows[0] = (state[0] << 1) & same;
+        let (reached, mut rows) = (&state.reached, [0; 3]);
+        rows[0] = (reached[0] << 1) & same;
         for edits in 1..=self.distance {
-            let (before, fewer) = (state[edits - 1], rows[edits - 1]);
-            let equal = (state[edits] << 1) & same;
+            let (before, fewer) = (reached[edits - 1], rows[edits - 1]);
+            let equal = (reached[edits] << 1) & same;
             let (inserted, replaced, left_out) = (before, before << 1, fewer << 1);
-            rows[edits] = (equal | inserted | replaced | left_out) & self.all;
+            let swapped = ((state.swapping[edits - 1] << 1) & same) << 1;
+            rows[edits] = (equal | inserted | replaced | left_out | swapped) & self.all;
         }
-        (rows[self.distance] != 0 || rows[0] != 0).then_some(rows)
+        let swapping = [reached[0] & (same >> 2), reached[1] & (same >> 2)];
+        // Whoever waits for a swap can be reached by a replacement, too: the last row says it all.
+        (rows[self.distance] != 0).then_some(Near { reached: rows, swapping })
     }
 
-    fn accepts(&self, state: &[u128; 3]) -> bool {
-        state[self.distance] & self.end != 0
+    fn accepts(&self, state: &Near) -> Option<u8> {
+        (0..=self.distance).find(|edits| state.reached[*edits] & self.end != 0).map(|edits| edits as u8)
     }
 }

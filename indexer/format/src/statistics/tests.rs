@@ -30,11 +30,22 @@ impl Opened {
     }
 }
 
+/// Every term is written as it is.
 fn opened(documents: u64, shards: Vec<Vec<(String, String, u64)>>) -> Opened {
+    let spellings = shards.iter().flatten().map(|(_, term, _)| (term.clone(), term.clone())).collect();
+    opened_with(documents, shards, spellings)
+}
+
+fn opened_with(
+    documents: u64,
+    shards: Vec<Vec<(String, String, u64)>>,
+    spellings: std::collections::BTreeSet<(String, String)>,
+) -> Opened {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("terms.fst");
     let tokens = BTreeMap::from([("text".to_owned(), 1000), ("title".to_owned(), 100)]);
-    let entry = write(&path, documents, tokens, shards.into_iter().map(stream).collect()).unwrap();
+    let spellings = vec![stream(spellings.into_iter().map(|(spelling, term)| (spelling, term, 1)).collect())];
+    let entry = write(&path, documents, tokens, shards.into_iter().map(stream).collect(), spellings).unwrap();
     let statistics = Statistics::open(&path, &entry).unwrap();
     Opened { statistics, entry, directory }
 }
@@ -60,7 +71,11 @@ fn later() -> Deadline {
 fn terms(statistics: &Statistics, field: &str, pattern: Pattern) -> Vec<String> {
     let expansion = statistics.expand(field, &pattern, 100, later());
     assert!(!expansion.truncated);
-    expansion.terms.into_iter().map(|(term, _)| term).collect()
+    expansion.terms.into_iter().map(|found| found.term).collect()
+}
+
+fn found(term: &str, documents: u64, edits: u8) -> Found {
+    Found { term: term.into(), documents, edits, spelling: term.into() }
 }
 
 fn wildcard(pattern: &str) -> Pattern {
@@ -109,7 +124,8 @@ fn counts_that_cannot_be_are_refused_and_leave_no_file() {
     let path = directory.path().join("terms.fst");
     let refused = |counts: Vec<(&[u8], u64)>, expected: &str| {
         let counts: Vec<_> = counts.into_iter().map(|(key, n)| Ok((key.to_vec(), n))).collect();
-        let error = write(&path, 10, BTreeMap::new(), vec![Box::new(counts.into_iter())]).unwrap_err();
+        let error = write(&path, 10, BTreeMap::new(), vec![Box::new(counts.into_iter())], vec![]);
+        let error = error.unwrap_err();
         assert!(error.to_string().contains(expected), "{error}");
         assert!(!path.exists());
     };
@@ -121,10 +137,10 @@ fn counts_that_cannot_be_are_refused_and_leave_no_file() {
         refused(vec![(key, 1)], "is not field, 0x1F, term");
     }
     let failing = std::iter::once(Err(Error::Invalid { field: "shard", reason: "gone".into() }));
-    let error = write(&path, 10, BTreeMap::new(), vec![Box::new(failing)]).unwrap_err();
+    let error = write(&path, 10, BTreeMap::new(), vec![Box::new(failing)], vec![]).unwrap_err();
     assert!(error.to_string().contains("gone") && !path.exists());
     let nowhere = directory.path().join("none/terms.fst");
-    assert!(matches!(write(&nowhere, 10, BTreeMap::new(), vec![]), Err(Error::Io { .. })));
+    assert!(matches!(write(&nowhere, 10, BTreeMap::new(), vec![], vec![]), Err(Error::Io { .. })));
 }
 
 #[test]
@@ -155,6 +171,8 @@ fn every_damaged_byte_is_found_before_use() {
     };
     assert!(with(|entry| entry.terms += 1).contains("9 terms"));
     assert!(with(|entry| entry.documents += 1).contains("does not belong"));
+    assert!(with(|entry| entry.spellings = Some(3)).contains("7 spellings, the manifest says 3"));
+    assert!(!with(|entry| entry.spellings = None).is_empty());
     assert!(with(|entry| entry.id.push('0')).contains("does not belong"));
     let mut foreign = opened.entry.clone();
     std::fs::write(opened.path(), b"not a map, with the right checksum").unwrap();
@@ -215,7 +233,7 @@ fn the_most_frequent_stay() {
     let Opened { statistics, directory: _kept, .. } = opened(1000, vec![many]);
     let expansion = statistics.expand("text", &Pattern::Prefix("w".into()), 3, later());
     assert!(expansion.truncated);
-    let expected = [("w0499", 500), ("w0999", 500), ("w1499", 500)].map(|(term, n)| (term.to_owned(), n));
+    let expected = ["w0499", "w0999", "w1499"].map(|term| found(term, 500, 0));
     assert_eq!(expansion.terms, expected);
     let none = statistics.expand("text", &Pattern::Prefix("w".into()), 0, later());
     assert!(none.truncated && none.terms.is_empty());
@@ -233,28 +251,83 @@ fn time_is_asked_for_even_when_nothing_matches() {
         let past = statistics.expand("text", &pattern, 10, Deadline::after(Duration::ZERO));
         assert_eq!(past, Expansion { terms: vec![], truncated: true }, "{pattern:?}");
         let mut polls = 0;
-        let stopped = expand::expand(statistics.terms.as_fst(), "text", &pattern, 100_000, || {
+        let stopped = statistics.expand_until("text", &pattern, 100_000, || {
             polls += 1;
             polls == 3
         });
         assert!(stopped.truncated && polls == 3, "{pattern:?}");
-        assert!(stopped.terms.len() <= 2 * expand::ARCS_PER_POLL as usize);
+        assert!(stopped.terms.len() <= 2 * expand::STEPS_PER_POLL as usize);
     }
     let mut polls = 0;
-    let whole = expand::expand(statistics.terms.as_fst(), "text", &wildcard("*a*"), 10, || {
+    let whole = statistics.expand_until("text", &wildcard("*a*"), 10, || {
         polls += 1;
         false
     });
     assert_eq!((whole, polls > 20), (Expansion::default(), true));
-    let narrow =
-        expand::expand(statistics.terms.as_fst(), "text", &Pattern::Prefix("00007".into()), 10, || {
-            polls += 1;
-            false
-        });
-    assert_eq!(narrow.terms, [("00007".to_owned(), 1)]);
+    let narrow = statistics.expand_until("text", &Pattern::Prefix("00007".into()), 10, || {
+        polls += 1;
+        false
+    });
+    assert_eq!(narrow.terms, [found("00007", 1, 0)]);
 }
 
-type Accepts<'a> = Box<dyn Fn(&str) -> bool + 'a>;
+#[test]
+fn patterns_are_held_against_words_as_written() {
+    let counts = owned(vec![
+        ("text", "memori", 3),
+        ("text", "replic", 9),
+        ("text", "replication", 2),
+        ("text", "дубл", 1),
+        ("title", "replic", 4),
+    ]);
+    let pairs = [
+        ("memory", "memori"),
+        ("replicated", "replic"),
+        ("replication", "replic"),
+        ("replication", "replication"),
+        ("дубли", "дубл"),
+        ("gone", "gone"),
+    ];
+    let spellings = pairs.iter().map(|(spelling, term)| ((*spelling).into(), (*term).into())).collect();
+    let Opened { statistics, entry, directory: _kept } = opened_with(10, vec![counts], spellings);
+    assert_eq!(entry.spellings, Some(5));
+    let find = |pattern| terms(&statistics, "text", pattern);
+    assert_eq!(find(Pattern::Prefix("replication".into())), ["replic", "replication"]);
+    assert_eq!(find(Pattern::Prefix("replicat".into())), ["replic", "replication"]);
+    assert_eq!(find(wildcard("*icated")), ["replic"]);
+    assert_eq!(find(wildcard("*i")), [""; 0], "no word ends so, though a stem does");
+    assert_eq!(find(wildcard("*и")), ["дубл"]);
+    assert_eq!(find(fuzzy("memroy", 1)), ["memori"]);
+    assert_eq!(find(Pattern::Prefix("gone".into())), [""; 0], "no document has it in this field");
+    assert_eq!(terms(&statistics, "title", wildcard("repl*")), ["replic"]);
+    let near = statistics.expand("text", &fuzzy("replicatoin", 2), 10, later());
+    let expected = [("replic", 9), ("replication", 2)]
+        .map(|(term, documents)| Found { spelling: "replication".into(), ..found(term, documents, 1) });
+    assert_eq!(near.terms, expected);
+}
+
+#[test]
+fn files_of_format_1_have_their_patterns_held_against_terms() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("terms.fst");
+    let mut builder = fst::MapBuilder::new(std::fs::File::create(&path).unwrap()).unwrap();
+    for (term, documents) in [("car", 1), ("cat", 12), ("dog", 2)] {
+        builder.insert(key("text", term), documents).unwrap();
+    }
+    builder.finish().unwrap();
+    let file = crate::manifest::FileEntry::of_file(&path, FILE).unwrap();
+    let tokens = BTreeMap::from([("text".to_owned(), 20)]);
+    let mut entry =
+        StatisticsEntry { id: String::new(), file, documents: 10, tokens, terms: 3, spellings: None };
+    entry.id = merge::id(&entry);
+    let statistics = Statistics::open(&path, &entry).unwrap();
+    let near = statistics.expand("text", &fuzzy("cta", 1), 10, later());
+    assert_eq!(near.terms, [found("cat", 10, 1)]);
+    assert_eq!(terms(&statistics, "text", wildcard("ca?")), ["cat", "car"]);
+    assert_eq!(terms(&statistics, "title", wildcard("*")), [""; 0]);
+}
+
+type Edits<'a> = Box<dyn Fn(&str) -> Option<usize> + 'a>;
 
 fn matches(pattern: &[char], term: &[char]) -> bool {
     match (pattern.first(), term.first()) {
@@ -266,17 +339,42 @@ fn matches(pattern: &[char], term: &[char]) -> bool {
     }
 }
 
+/// Edits by the whole table, a swap of neighbours being one.
 fn distance(a: &[char], b: &[char]) -> usize {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.iter().enumerate() {
-        let mut corner = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let best = (corner + usize::from(x != y)).min(row[j] + 1).min(row[j + 1] + 1);
-            corner = std::mem::replace(&mut row[j + 1], best);
+    let mut table = vec![vec![0; b.len() + 1]; a.len() + 1];
+    for i in 0..=a.len() {
+        for j in 0..=b.len() {
+            let swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+            table[i][j] = match (i, j) {
+                (0, _) | (_, 0) => i + j,
+                _ => {
+                    let replaced = table[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+                    let best = replaced.min(table[i - 1][j] + 1).min(table[i][j - 1] + 1);
+                    if swapped { best.min(table[i - 2][j - 2] + 1) } else { best }
+                }
+            };
         }
     }
-    row[b.len()]
+    table[a.len()][b.len()]
+}
+
+#[test]
+fn a_swap_of_neighbours_is_one_edit() {
+    let words = ["abcd", "acbd", "abdc", "badc", "bcad", "dbca", "ca", "abc"];
+    let Opened { statistics, directory: _kept, .. } =
+        opened(10, vec![words.iter().map(|word| ("text".into(), (*word).into(), 1)).collect()]);
+    let near = |word: &str, edits| {
+        let found = statistics.expand("text", &fuzzy(word, edits), 100, later()).terms;
+        found.into_iter().map(|found| (found.term, found.edits)).collect::<Vec<_>>()
+    };
+    let pairs = |list: &[(&str, u8)]| {
+        list.iter().map(|(term, edits)| ((*term).to_owned(), *edits)).collect::<Vec<_>>()
+    };
+    assert_eq!(near("abcd", 1), pairs(&[("abcd", 0), ("abc", 1), ("abdc", 1), ("acbd", 1)]));
+    assert_eq!(near("ac", 1), pairs(&[("abc", 1), ("ca", 1)]));
+    assert!(near("abcd", 2).contains(&("badc".to_owned(), 2)));
+    // Swapped letters are not edited again: `ca` to `abc` are three edits.
+    assert!(!near("ca", 2).iter().any(|(term, _)| term == "abc"));
 }
 
 proptest! {
@@ -293,20 +391,47 @@ proptest! {
         let counts = words.iter().map(|(word, n)| ("text".to_owned(), word.clone(), *n)).collect();
         let Opened { statistics, directory: _kept, .. } = opened(50, vec![counts]);
         let chars = |text: &str| text.chars().collect::<Vec<_>>();
-        let cases: [(Pattern, Accepts); 3] = [
-            (wildcard(&pattern), Box::new(|term| matches(&chars(&pattern), &chars(term)))),
-            (fuzzy(&word, edits), Box::new(|term| distance(&chars(&word), &chars(term)) <= usize::from(edits))),
-            (Pattern::Prefix(word.clone()), Box::new(|term| term.starts_with(&word))),
+        let cases: [(Pattern, Edits); 3] = [
+            (wildcard(&pattern), Box::new(|term| matches(&chars(&pattern), &chars(term)).then_some(0))),
+            (fuzzy(&word, edits), Box::new(|term| {
+                Some(distance(&chars(&word), &chars(term))).filter(|found| *found <= usize::from(edits))
+            })),
+            (Pattern::Prefix(word.clone()), Box::new(|term| term.starts_with(&word).then_some(0))),
         ];
-        for (pattern, accepts) in cases {
-            let mut expected: Vec<_> =
-                words.iter().filter(|(term, _)| accepts(term)).map(|(term, n)| (term.clone(), *n)).collect();
-            expected.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        for (pattern, edits) in cases {
+            let near = words.iter().filter_map(|(term, n)| Some(found(term, *n, edits(term)? as u8)));
+            let mut expected: Vec<_> = near.collect();
+            expected.sort_by_key(|one| (one.edits, std::cmp::Reverse(one.documents), one.term.clone()));
             let truncated = expected.len() > limit;
             expected.truncate(limit);
             let found = statistics.expand("text", &pattern, limit, later());
             prop_assert_eq!(found, Expansion { terms: expected, truncated });
         }
+    }
+
+    #[test]
+    fn terms_are_found_by_their_closest_spelling(
+        pairs in proptest::collection::btree_set(("[ab]{1,5}", "[ab]{1,3}"), 1..40),
+        word in "[ab]{1,5}",
+        limit in 1_usize..10,
+    ) {
+        let terms: std::collections::BTreeSet<_> = pairs.iter().map(|(_, term)| term.clone()).collect();
+        let counts = terms.iter().map(|term| ("text".into(), term.clone(), term.len() as u64)).collect();
+        let Opened { statistics, directory: _kept, .. } = opened_with(50, vec![counts], pairs.clone());
+        let chars = |text: &str| text.chars().collect::<Vec<_>>();
+        let mut expected: Vec<Found> = Vec::new();
+        for term in &terms {
+            let spellings = pairs.iter().filter(|(_, of)| of == term).map(|(spelling, _)| spelling);
+            let near = spellings.map(|spelling| (distance(&chars(&word), &chars(spelling)), spelling)).min();
+            let Some((edits @ 0..=2, spelling)) = near else { continue };
+            let (term, documents) = (term.clone(), term.len() as u64);
+            expected.push(Found { term, documents, edits: edits as u8, spelling: spelling.clone() });
+        }
+        expected.sort_by_key(|one| (one.edits, std::cmp::Reverse(one.documents), one.term.clone()));
+        let truncated = expected.len() > limit;
+        expected.truncate(limit);
+        let found = statistics.expand("text", &fuzzy(&word, 2), limit, later());
+        prop_assert_eq!(found, Expansion { terms: expected, truncated });
     }
 }
 

@@ -1,5 +1,7 @@
 //! How one word is spelled: plain, `pre*`, `w?ld`, `near~1`, `heavy^2`; and the parts of a range.
 
+use canopy_format::analysis::is_attached;
+
 use super::Ask;
 use crate::query::warnings::Warnings;
 
@@ -46,7 +48,7 @@ pub fn boost(text: &str, warnings: &mut Warnings) -> f32 {
 
 fn fuzzy<'a>(word: &'a str, warnings: &mut Warnings) -> Option<Ask<'a>> {
     let (base, number) = word.rsplit_once('~')?;
-    let plain = |c: char| c.is_alphanumeric() || c == '\'' || c == '’';
+    let plain = |c: char| c.is_alphanumeric() || c == '\'' || c == '’' || is_attached(c);
     let digit = number.is_empty() || (number.len() == 1 && number.as_bytes()[0].is_ascii_digit());
     if !digit || !base.chars().all(plain) || !base.contains(char::is_alphabetic) {
         return None;
@@ -67,7 +69,7 @@ fn pattern<'a>(word: &'a str, warnings: &mut Warnings) -> Option<Ask<'a>> {
     if !inner.contains(['*', '?']) {
         return None;
     }
-    let literal = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '\'' | '’');
+    let literal = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '\'' | '’') || is_attached(c);
     if !inner.contains(char::is_alphanumeric) {
         if inner.contains('*') {
             warnings.add("pattern_too_short", "a pattern needs a letter or digit; `*` alone was ignored");

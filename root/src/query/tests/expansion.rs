@@ -6,7 +6,7 @@ use canopy_proto::v1::{Query, query::Node};
 
 use crate::query::{
     MAX_EXPANDED, MAX_PATTERNS,
-    fixture::{Fixture, codes},
+    fixture::{Fixture, codes, show},
 };
 
 fn expansions(query: &Query) -> Vec<Vec<String>> {
@@ -66,15 +66,34 @@ fn without_time_a_pattern_is_a_word() {
 async fn a_pattern_takes_a_quarter_of_the_time_that_is_left() {
     let fixture = Fixture { budget: Duration::from_millis(100), ..many(100) };
     let context = fixture.context();
-    let words = crate::query::words::Words::new(&context, None, Default::default());
+    let words = crate::query::words::Words::new(&context, Vec::new(), Default::default());
     assert_eq!(words.expand_by.remaining(), Duration::from_millis(25));
 }
 
 #[test]
 fn a_fuzzy_word_is_worth_more_than_its_neighbours() {
-    let fixture = Fixture::with(&[("memory", 5), ("memori", 7), ("melody", 3)]);
-    let parsed = fixture.text("memory~2");
-    let Some(Node::Bool(b)) = &parsed.query.node else { panic!("{:?}", parsed.query) };
-    assert!(matches!(&b.should[0].node, Some(Node::Term(term)) if term.tokens == ["memori"]));
-    assert!(matches!(&b.should[1].node, Some(Node::Expanded(_))));
+    let fixture = Fixture::with(&[("memroy", 5), ("melody", 3)]);
+    let show = |text| show(&fixture.text(text).query);
+    // Whoever has a closer word is in the clauses of the farther ones, too.
+    assert_eq!(show("memory~1"), "(memori <memori|memroy>^0.5)");
+    assert_eq!(show("memory~2"), "(memori <memori|memroy>^0.16666666 <melody|memori|memroy>^0.33333334)");
+    assert_eq!(show("memoyr~1"), "<memori>^0.5");
+    assert_eq!(show("melodi~2^3"), "(<melody>^1.5)".trim_matches(['(', ')']));
+    assert_eq!(show("zyzzyva~2"), "zyzzyva");
+}
+
+#[test]
+fn patterns_are_held_against_words_as_written() {
+    let fixture = Fixture::in_languages(&["en", "de", "ru"]);
+    let show = |text| show(&fixture.text(text).query);
+    assert_eq!(show("memory*"), "<memori>");
+    assert_eq!(show("hauser*"), "<haus>");
+    assert_eq!(show("Häus*r"), "<haus>");
+    assert_eq!(show("*ngines"), "<engin>");
+    assert_eq!(show("memori*"), "memori", "no page writes it so");
+    assert_eq!(show("title:engine*"), "title:<engin>");
+    assert_eq!(show("検索*"), "<検索>");
+    assert_eq!(show("ค้น*"), "<ค้นหา>", "its tone sign is no letter");
+    assert_eq!(show("ha\u{308}us*"), "<haus>");
+    assert_eq!(codes(&fixture.text("memori*").warnings), ["no_expansion"]);
 }

@@ -36,7 +36,7 @@ fn every_node_has_its_message() {
         (json!({"wildcard": {"value": "w?o", "boost": 2}}), "<who>^2"),
         (json!({"wildcard": {"field": "host", "value": "exam*"}}), "host>=exam<exan"),
         (json!({"wildcard": {"value": "zzz*"}}), "NONE"),
-        (json!({"fuzzy": {"value": "serch", "distance": 1}}), "<search>"),
+        (json!({"fuzzy": {"value": "serch", "distance": 1}}), "<search>^0.5"),
         (json!({"match_all": {}}), "ALL"),
         (json!({"match_none": {}}), "NONE"),
         (

@@ -1,6 +1,10 @@
 //! Forms, stop words and phrases in the languages of a query.
 
-use crate::query::fixture::{Fixture, PAGES, show};
+use crate::query::{
+    QueryContext, Source,
+    fixture::{Fixture, PAGES, codes, show},
+    parse,
+};
 
 #[test]
 fn stop_words_stay_when_nothing_else_remains() {
@@ -66,15 +70,16 @@ fn a_phrase_has_an_alternative_for_every_language_that_can_match() {
 }
 
 #[test]
-fn a_language_filter_decides_how_words_are_read() {
+fn a_language_filter_adds_to_how_words_are_read() {
     let fixture = Fixture::new();
     assert_eq!(fixture.text("Häuser").languages, ["en"]);
-    assert_eq!(fixture.text("lang:de Häuser").languages, ["de"]);
-    assert_eq!(fixture.text("lang:de-AT Häuser").languages, ["de"]);
-    assert_eq!(fixture.text("lang:(de fr) Häuser").languages, ["de", "fr"]);
+    assert_eq!(fixture.text("lang:de Häuser").languages, ["de", "en"]);
+    assert_eq!(fixture.text("lang:de-AT Häuser").languages, ["de", "en"]);
+    assert_eq!(fixture.text("lang:(de fr) Häuser").languages, ["de", "fr", "en"]);
     assert_eq!(fixture.text("Häuser -lang:de").languages, ["en"]);
-    assert_eq!(fixture.filtered("lang:fr Häuser", &["lang:de,en"], 0).languages, ["de", "en"]);
+    assert_eq!(fixture.filtered("lang:fr Häuser", &["lang:de,en"], 0).languages, ["de", "fr", "en"]);
     assert_eq!(fixture.filtered("Häuser", &["-lang:de"], 0).languages, ["en"]);
+    assert_eq!(show(&fixture.filtered("engines", &["lang:de"], 0).query), "(engin #[lang=de] ~1)");
     assert_eq!(show(&fixture.text("lang:DE-at").query), "(#[lang=de])");
 }
 
@@ -108,4 +113,18 @@ fn every_word_of_every_page_is_found_whatever_its_language() {
         }
         assert!(!parsed.statistics.terms.is_empty());
     }
+}
+
+#[test]
+fn a_language_that_no_document_is_in_is_said_so() {
+    let fixture = Fixture::new();
+    let known = "no document is in language \"xx\"; there are: en, de, ar, he, ja, ko, th, zh";
+    for parsed in [fixture.text("lang:xx rust"), fixture.filtered("rust", &["lang:xx"], 0)] {
+        assert_eq!(codes(&parsed.warnings), ["unknown_language"]);
+        assert_eq!(parsed.warnings[0].message, known);
+    }
+    let hinted = QueryContext { hint: "xx", ..fixture.context() };
+    let parsed = parse(Source::Text("rust"), &[], 0, &hinted).unwrap();
+    assert_eq!(parsed.warnings[0].message, known);
+    assert!(fixture.text("lang:de rust").warnings.is_empty());
 }
