@@ -1,6 +1,6 @@
 //! What went wrong, as one line. An error that already repeats its cause in its own text is told once.
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 
 use anyhow::{Error, Result, anyhow};
 use canopy_format::{error::Error as StoreError, store::VersionStore};
@@ -18,7 +18,23 @@ pub fn line(error: &Error) -> String {
         }
         line.push_str(&text);
     }
+    if let Some(hint) = hint(error).filter(|_| !line.contains("hint: ")) {
+        line.push_str("; hint: ");
+        line.push_str(hint);
+    }
     line
+}
+
+/// What to do about a refusal of the file system.
+fn hint(error: &Error) -> Option<&'static str> {
+    let kind = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>()).last()?.kind();
+    Some(match kind {
+        ErrorKind::StorageFull => "make room; a build's spill files can go elsewhere, --temp DIR",
+        ErrorKind::QuotaExceeded => "raise the quota; a build's spill files can go elsewhere, --temp DIR",
+        ErrorKind::ReadOnlyFilesystem => "mount it for writing, or name another --store",
+        ErrorKind::PermissionDenied => "look at its owner and mode, and at who runs this",
+        _ => return None,
+    })
 }
 
 /// A store that must exist.
@@ -39,6 +55,15 @@ mod tests {
     fn a_cause_is_told_once() {
         let error = anyhow!("refused").context("a: refused").context("b");
         assert_eq!(line(&error), "b: a: refused");
+    }
+
+    #[test]
+    fn what_the_file_system_refuses_has_a_hint() {
+        let full = io::Error::from(ErrorKind::StorageFull);
+        let error = StoreError::io(std::path::Path::new("/data/spill"), full);
+        assert!(line(&error.into()).contains("; hint: make room"));
+        let told = anyhow!(io::Error::from(ErrorKind::PermissionDenied)).context("no; hint: as root");
+        assert_eq!(line(&told).matches("hint: ").count(), 1);
     }
 
     #[test]

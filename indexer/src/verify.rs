@@ -3,9 +3,9 @@
 
 use canopy_common::ids::Version;
 use canopy_format::{
-    manifest::{FileEntry, Manifest},
+    manifest::Manifest,
     statistics::Statistics,
-    store::VersionStore,
+    store::{DamagedFile, VersionStore},
 };
 use serde::Serialize;
 
@@ -27,7 +27,7 @@ pub struct VerifyReport {
     /// Bytes of all files.
     pub bytes: u64,
     /// Files that are not what the manifest says.
-    pub damaged: Vec<FileEntry>,
+    pub damaged: Vec<DamagedFile>,
     /// Shards and statistics that do not open or answer, with the reason.
     pub unusable: Vec<Unusable>,
     /// Shards were opened; only files were compared in a store that is not a local directory.
@@ -81,8 +81,8 @@ pub async fn verify(
 }
 
 /// Opens all parts without a damaged file.
-fn open(manifest: &Manifest, directory: &std::path::Path, damaged: &[FileEntry]) -> Result<Vec<Unusable>> {
-    let whole = |prefix: &str| !damaged.iter().any(|file| file.path.starts_with(prefix));
+fn open(manifest: &Manifest, directory: &std::path::Path, damaged: &[DamagedFile]) -> Result<Vec<Unusable>> {
+    let whole = |prefix: &str| !damaged.iter().any(|damaged| damaged.file.path.starts_with(prefix));
     let mut unusable = vec![];
     let mut note = |part: String, reason: String| unusable.push(Unusable { part, reason });
     let statistics = &manifest.statistics;

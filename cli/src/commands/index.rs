@@ -102,7 +102,7 @@ async fn list(which: &Which) -> Result<()> {
 type Listed = (Version, std::result::Result<Manifest, String>);
 
 fn bytes(manifest: &Manifest) -> u64 {
-    manifest.shards.iter().map(|shard| shard.bytes).sum()
+    manifest.files().map(|file| file.bytes).sum()
 }
 
 fn as_json((version, manifest): &Listed) -> Value {
@@ -186,9 +186,7 @@ async fn inspect(which: &Which) -> Result<()> {
 
 async fn verify(which: &Which) -> Result<()> {
     let (store, manifest) = open(which).await?;
-    let total: u64 =
-        manifest.shards.iter().map(|shard| shard.bytes).sum::<u64>() + manifest.statistics.file.bytes;
-    let bar = bar::bytes(total, which.json, "verify");
+    let bar = bar::bytes(bytes(&manifest), which.json, "verify");
     let report = canopy_indexer::verify::verify(&store, &which.corpus, Some(manifest.version), &|bytes| {
         bar.inc(bytes);
     })
@@ -198,7 +196,7 @@ async fn verify(which: &Which) -> Result<()> {
         say!("{:#}", serde_json::to_value(&report)?);
     }
     if !report.sound() {
-        let damaged = report.damaged.iter().map(|file| file.path.clone());
+        let damaged = report.damaged.iter().map(|d| format!("{}: {}", d.file.path, d.reason));
         let unusable = report.unusable.iter().map(|part| format!("{}: {}", part.part, part.reason));
         let list: Vec<String> = damaged.chain(unusable).collect();
         bail!(

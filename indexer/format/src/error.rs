@@ -72,7 +72,7 @@ pub enum Error {
     },
     /// The store failed.
     #[error("store: {0}")]
-    Store(#[from] object_store::Error),
+    Store(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The file system failed.
     #[error("{path}: {source}")]
     Io {
@@ -92,6 +92,16 @@ impl Error {
     /// A failure of the file system at a path.
     pub fn io(path: &std::path::Path, source: std::io::Error) -> Self {
         Self::Io { path: path.display().to_string(), source }
+    }
+}
+
+impl From<object_store::Error> for Error {
+    fn from(error: object_store::Error) -> Self {
+        match error {
+            // The library's wrapper says nothing but the name of its type.
+            object_store::Error::Generic { source, .. } => Self::Store(source),
+            other => Self::Store(Box::new(other)),
+        }
     }
 }
 

@@ -17,7 +17,8 @@ use std::{path::PathBuf, sync::Arc};
 
 use canopy_common::ids::{Version, valid_name};
 use object_store::{
-    Error as StoreError, ObjectStore, ObjectStoreExt, PutMode, PutPayload, local::LocalFileSystem, path::Path,
+    Error as StoreError, ListResult, ObjectStore, ObjectStoreExt, PutMode, PutPayload,
+    local::LocalFileSystem, path::Path,
 };
 use serde::{Deserialize, Serialize};
 
@@ -27,6 +28,7 @@ use crate::{
     schema::Schema,
 };
 
+pub use files::DamagedFile;
 pub use serve::{Found, PassedOver};
 
 /// Most log partitions of a corpus.
@@ -170,7 +172,9 @@ impl VersionStore {
         self.corpus(corpus).await?;
         let mut complete = Vec::new();
         for version in self.numbers(corpus).await? {
-            if self.size(&object(corpus, version, MANIFEST)).await?.is_some() {
+            // By listing: asking for an object opens it, and one that can't be read would hide all others.
+            let manifest = object(corpus, version, MANIFEST);
+            if self.listed(corpus, version).await?.objects.iter().any(|found| found.location == manifest) {
                 complete.push(version);
             }
         }
@@ -214,8 +218,7 @@ impl VersionStore {
     /// The highest number whose directory holds anything. An empty one is what a failed build leaves.
     async fn newest_in_use(&self, corpus: &str) -> Result<Option<Version>> {
         for version in self.numbers(corpus).await?.into_iter().rev() {
-            let directory = Path::from(Self::version_path(corpus, version));
-            let found = self.objects.list_with_delimiter(Some(&directory)).await?;
+            let found = self.listed(corpus, version).await?;
             if !found.objects.is_empty() || !found.common_prefixes.is_empty() {
                 return Ok(Some(version));
             }
@@ -235,6 +238,12 @@ impl VersionStore {
             .collect();
         numbers.sort_unstable();
         Ok(numbers)
+    }
+
+    /// What stands at the top of a version's directory.
+    async fn listed(&self, corpus: &str, version: Version) -> Result<ListResult> {
+        let directory = Path::from(Self::version_path(corpus, version));
+        Ok(self.objects.list_with_delimiter(Some(&directory)).await?)
     }
 
     async fn directories(&self, path: &Path) -> Result<Vec<String>> {

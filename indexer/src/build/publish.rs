@@ -6,6 +6,7 @@ use canopy_format::{
     analysis::Analyzer,
     manifest::{FORMAT, FileEntry, Manifest, ShardEntry, StatisticsEntry},
     statistics,
+    store::DamagedFile,
 };
 
 use super::{
@@ -36,8 +37,8 @@ pub(crate) async fn publish(
     let manifest = manifest(request, plan, version, made, statistics, shards)?;
     let progress = |bytes| request.progress.advance(Stage::Verify, Amount { documents: 0, bytes });
     let damaged = store.verify(&manifest, &progress).await?;
-    if let Some(file) = damaged.first() {
-        let reason = "what was read back is not what was written; check the disk and build again".into();
+    if let Some(DamagedFile { file, reason }) = damaged.first() {
+        let reason = format!("read back, {reason}; check the disk and build again");
         return Err(Error::Damaged { what: file.path.clone(), reason });
     }
     request.cancel.check()?;

@@ -10,6 +10,7 @@ use std::{
 use canopy_common::ids::Version;
 use futures::StreamExt;
 use object_store::{ObjectStoreExt, PutPayload, WriteMultipart, path::Path};
+use serde::Serialize;
 use tokio::io::AsyncWriteExt;
 
 use super::{MANIFEST, VersionStore, check_corpus, object};
@@ -21,6 +22,16 @@ use crate::{
 
 /// Bytes that `verify` reads at a time, and of one part of an upload.
 const PART: u64 = 8 << 20;
+
+/// A file of a version that is not what the manifest says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct DamagedFile {
+    /// What it should be.
+    #[serde(flatten)]
+    pub file: FileEntry,
+    /// What is wrong.
+    pub reason: String,
+}
 
 impl VersionStore {
     /// Uploads a local file to a path below the version; returns its entry (length and BLAKE3 of what was sent). On a
@@ -91,36 +102,49 @@ impl VersionStore {
         self.create(&path, PutPayload::from(json), &format!("{corpus} {version}")).await
     }
 
-    /// Re-reads every file of a version and compares length and BLAKE3; the damaged ones. `progress(bytes)` is called
-    /// as it goes.
+    /// Re-reads every file of a version and compares length and BLAKE3; the damaged ones, those that can't be read among
+    /// them. `progress(bytes)` is called as it goes.
     pub async fn verify(
         &self,
         manifest: &Manifest,
         progress: &(dyn Fn(u64) + Sync),
-    ) -> Result<Vec<FileEntry>> {
+    ) -> Result<Vec<DamagedFile>> {
         check_corpus(&manifest.corpus)?;
         let mut damaged = Vec::new();
         for file in manifest.files() {
             let path = object(&manifest.corpus, manifest.version, &file.path);
-            if !self.intact(file, &path, progress).await? {
-                damaged.push(file.clone());
+            if let Some(reason) = self.flaw(file, &path, progress).await? {
+                damaged.push(DamagedFile { file: file.clone(), reason });
             }
         }
         Ok(damaged)
     }
 
-    async fn intact(&self, file: &FileEntry, path: &Path, progress: &(dyn Fn(u64) + Sync)) -> Result<bool> {
-        if self.size(path).await? != Some(file.bytes) {
-            return Ok(false);
+    /// What is wrong with a file, if anything.
+    async fn flaw(
+        &self,
+        file: &FileEntry,
+        path: &Path,
+        progress: &(dyn Fn(u64) + Sync),
+    ) -> Result<Option<String>> {
+        let unreadable = |error: Error| Ok(Some(format!("it can't be read: {error}")));
+        match self.size(path).await {
+            Ok(Some(bytes)) if bytes == file.bytes => {}
+            Ok(Some(bytes)) => {
+                return Ok(Some(format!("it has {bytes} bytes, the manifest says {}", file.bytes)));
+            }
+            Ok(None) => return Ok(Some("it is missing".to_owned())),
+            Err(error) => return unreadable(error),
         }
         let mut checksum = Checksum::default();
         let mut start = 0;
         while start < file.bytes {
             let end = file.bytes.min(start + PART);
-            let bytes = self.objects.get_range(path, start..end).await?;
-            if bytes.is_empty() {
-                return Ok(false);
-            }
+            let bytes = match self.objects.get_range(path, start..end).await {
+                Ok(bytes) if bytes.is_empty() => return Ok(Some("it ends too early".to_owned())),
+                Ok(bytes) => bytes,
+                Err(error) => return unreadable(error.into()),
+            };
             start += bytes.len() as u64;
             progress(bytes.len() as u64);
             checksum = blocking(move || {
@@ -129,7 +153,8 @@ impl VersionStore {
             })
             .await?;
         }
-        Ok(file.check(&checksum.entry(&file.path)).is_ok())
+        let same = file.check(&checksum.entry(&file.path)).is_ok();
+        Ok((!same).then(|| "its content is not the one that was published".to_owned()))
     }
 
     /// Sends a file in parts to a remote store.

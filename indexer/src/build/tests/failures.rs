@@ -243,7 +243,7 @@ async fn damage_after_publishing_is_named() {
     bytes[20] ^= 1;
     fs::write(&path, bytes).expect("file");
     let report = verify::verify(&place.store, "web", None, &|_| ()).await.expect("verify");
-    assert_eq!(report.damaged.iter().map(|file| &file.path).collect::<Vec<_>>(), [file]);
+    assert_eq!(report.damaged.iter().map(|damaged| &damaged.file.path).collect::<Vec<_>>(), [file]);
     assert!(report.unusable.is_empty());
 }
 
