@@ -7,7 +7,7 @@ use clap::Parser;
 
 fn main() -> ExitCode {
     let line = commands::Line::parse();
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+    let runtime = match canopy_common::threads::runtime() {
         Ok(runtime) => runtime,
         Err(error) => {
             eprintln!("error: the runtime can't start: {error}");

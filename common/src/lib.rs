@@ -16,4 +16,5 @@ pub mod request;
 pub mod rng;
 pub mod rpc;
 pub mod telemetry;
+pub mod threads;
 pub mod topk;
