@@ -12,7 +12,7 @@
 pub mod attempt;
 mod check;
 pub mod completion;
-mod dispatch;
+pub(crate) mod dispatch;
 mod event;
 mod harvest;
 pub mod ledger;
@@ -24,11 +24,17 @@ mod withdraw;
 
 use std::sync::Arc;
 
-use canopy_common::{deps::Deps, ids::NodeId, request::RequestContext, rng::Dice};
+use canopy_common::{deps::Deps, ids::NodeId, request::RequestContext};
 use canopy_proto::v1;
 use canopy_topology::{config::Role, routing::RoutingSnapshot};
 
-use crate::{config::GatherConfig, endpoints::Endpoints, load::Loads, metrics::GatherMetrics};
+use crate::{
+    config::GatherConfig,
+    endpoints::Endpoints,
+    load::Loads,
+    metrics::GatherMetrics,
+    pick::{PickMetrics, Picker},
+};
 
 /// Why the engine stopped waiting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,7 +89,7 @@ pub struct Gatherer {
     pub(crate) endpoints: Arc<dyn Endpoints>,
     pub(crate) config: GatherConfig,
     pub(crate) loads: Loads,
-    pub(crate) dice: Dice,
+    pub(crate) picker: Picker,
     pub(crate) metrics: GatherMetrics,
 }
 
@@ -96,9 +102,11 @@ impl Gatherer {
         config: GatherConfig,
         deps: &Deps,
     ) -> Self {
-        let dice = deps.dice.stream("pick");
-        let metrics = GatherMetrics::new(role.as_str(), &deps.telemetry.registry);
-        Self { node, endpoints, config, loads: Loads::default(), dice, metrics }
+        let registry = &deps.telemetry.registry;
+        let metrics = GatherMetrics::new(role.as_str(), registry);
+        let picks = PickMetrics::new(role.as_str(), registry);
+        let picker = Picker::new(node.clone(), config.pick, deps.dice.stream("pick"), picks);
+        Self { node, endpoints, config, loads: Loads::default(), picker, metrics }
     }
 
     /// Searches `request.shards` and returns by the context's deadline less the reserve (see [`schedule`]): the

@@ -1,88 +1,175 @@
-//! How busy each node is, as its caller sees it: calls in flight, and the queue wait that its last reply reported.
+//! How each node does, as its caller sees it: calls in flight, how they ended, and what its replies report.
 //!
-//! Both come for free with the traffic; no probe asks for them. The cost of a node is
-//! `(in flight + 1) x (1 ms + queue wait)`: whole microseconds, so that two nodes always compare and nothing can be
-//! NaN. The reported wait halves every 250 ms, because a node that is no longer asked can't report that its queue is
-//! gone. A call that failed enters as a wait of the whole time it had: otherwise a node that refuses at once looks
-//! like the fastest of all and draws every query (invariant 5).
+//! All of it comes with the traffic. Whoever calls a node holds an [`InFlight`] and says once how the call ended: an
+//! [`Ending`] is the one list of what can be said of a node, and each entry says what it may change. A refusal that was
+//! made here (our own limit, budget or throttle) never becomes an ending, because it says nothing of the node.
+
+mod estimate;
+mod ramp;
 
 use std::{
     collections::BTreeMap,
     sync::{
         Arc,
-        atomic::{AtomicU32, Ordering},
+        atomic::{AtomicU32, AtomicU64, Ordering},
     },
     time::Duration,
 };
 
 use canopy_common::ids::NodeId;
+use canopy_proto::v1;
 use parking_lot::{Mutex, RwLock};
 use tokio::time::Instant;
 
-/// Work that every call costs, microseconds; keeps the cost of idle nodes comparable.
-const NOMINAL_US: u64 = 1000;
-/// Time in which a report loses half its weight.
-const HALF_LIFE: Duration = Duration::from_millis(250);
+pub use estimate::{Estimate, Reading, typical};
+pub use ramp::{FRESH, RAMP, RETURNING, Ramp};
 
-/// Load of one node.
-#[derive(Debug, Default)]
+/// Longest pushback that is believed.
+const MOST_PUSHBACK: Duration = Duration::from_mins(1);
+
+/// How a call ended, as far as it tells of the node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// It answered what it was asked: its time counts.
+    Answered,
+    /// It answered something whose time compares with nothing (a fetch).
+    Reached,
+    /// It refused because of load and wants to be left alone for so long.
+    Refused(Duration),
+    /// No word came from it: not reached, or the connection broke.
+    Lost,
+    /// It was there and failed.
+    Failed,
+    /// Nothing came in the time it had.
+    Late,
+    /// It was stopped because another replica was faster: it would have taken longer.
+    Outlasted,
+    /// The request was at fault, or the caller left.
+    Nothing,
+}
+
+/// What is known of one node.
+#[derive(Debug)]
 pub struct Load {
     in_flight: AtomicU32,
-    report: Mutex<Option<(Duration, Instant)>>,
+    turn: AtomicU64,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    estimate: Estimate,
+    ramp: Ramp,
+}
+
+/// What a choice needs to know of a node.
+#[derive(Debug, Clone, Copy)]
+pub struct Seen {
+    /// Our calls that run there.
+    pub own: u32,
+    /// Speed and queue.
+    pub reading: Reading,
+    /// In slow start.
+    pub ramping: bool,
+    /// In slow start and over its share.
+    pub capped: bool,
+    /// Turn in which it was chosen last; 0: never.
+    pub turn: u64,
 }
 
 impl Load {
+    fn new(now: Instant) -> Self {
+        let state = State { estimate: Estimate::default(), ramp: Ramp::new(FRESH, now) };
+        Self { in_flight: AtomicU32::new(0), turn: AtomicU64::new(0), state: Mutex::new(state) }
+    }
+
     /// Calls that run now.
     pub fn in_flight(&self) -> u32 {
         self.in_flight.load(Ordering::Relaxed)
     }
 
-    /// The node said how long its queue is.
-    pub fn report(&self, queue_wait: Duration) {
-        *self.report.lock() = Some((queue_wait, Instant::now()));
-    }
-
-    /// A call that had `budget` failed or was refused.
-    pub fn failed(&self, budget: Duration) {
-        let mut report = self.report.lock();
+    /// A reply of the node said how it is.
+    pub fn report(&self, call: &v1::CallReport) {
+        let wait = Duration::from_micros(call.queue_wait_us).max(pushback(call.pushback_ms));
         let now = Instant::now();
-        let wait = report.map_or(Duration::ZERO, |(wait, at)| faded(wait, now - at)).max(budget);
-        *report = Some((wait, now));
+        self.state.lock().estimate.reported(wait, call.in_flight, self.in_flight(), now);
     }
 
-    /// What one more call costs, in units that only compare with other nodes.
-    pub fn cost(&self) -> u64 {
-        let wait = self.report.lock().map_or(Duration::ZERO, |(wait, at)| faded(wait, Instant::now() - at));
-        let one = NOMINAL_US.saturating_add(u64::try_from(wait.as_micros()).unwrap_or(u64::MAX));
-        one.saturating_mul(u64::from(self.in_flight()) + 1)
+    /// A part of what it was asked was refused, of a call that had `budget`.
+    pub fn penalise(&self, budget: Duration) {
+        self.state.lock().estimate.penalised(budget, Instant::now());
+    }
+
+    /// It stands in a choice of `among` replicas.
+    pub fn stands(&self, among: usize, now: Instant) -> Seen {
+        let mut state = self.state.lock();
+        Seen {
+            own: self.in_flight(),
+            reading: state.estimate.read(now),
+            ramping: state.ramp.weight(now).is_some(),
+            capped: !state.ramp.stands(among, now),
+            turn: self.turn.load(Ordering::Relaxed),
+        }
+    }
+
+    /// It was chosen, in that turn.
+    pub fn chosen(&self, turn: u64) {
+        self.turn.store(turn, Ordering::Relaxed);
+        self.state.lock().ramp.chosen();
+    }
+
+    /// Smoothed response time, once measured.
+    pub fn response(&self) -> Option<Duration> {
+        self.state.lock().estimate.response()
+    }
+
+    fn ended(&self, ending: Ending, took: Duration, budget: Duration) {
+        let now = Instant::now();
+        let mut state = self.state.lock();
+        match ending {
+            Ending::Answered => state.estimate.answered(took, now),
+            Ending::Refused(pushback) => state.estimate.penalised(budget.max(pushback), now),
+            Ending::Lost | Ending::Failed => state.estimate.penalised(budget, now),
+            Ending::Late => state.estimate.penalised(took, now),
+            Ending::Outlasted => state.estimate.outlasted(took, now),
+            Ending::Reached | Ending::Nothing => {}
+        }
     }
 }
 
-fn faded(wait: Duration, age: Duration) -> Duration {
-    let halvings = (age.as_micros() / HALF_LIFE.as_micros()).min(31) as u32;
-    wait / (1 << halvings)
+/// A pushback as time, within reason.
+pub fn pushback(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds).min(MOST_PUSHBACK)
 }
 
 /// Counts a call as in flight until it is dropped.
 #[derive(Debug)]
-pub struct InFlight(Arc<Load>);
+pub struct InFlight {
+    load: Arc<Load>,
+    began: Instant,
+}
 
 impl InFlight {
     /// Begins a call.
     pub fn begin(load: Arc<Load>) -> Self {
         load.in_flight.fetch_add(1, Ordering::Relaxed);
-        Self(load)
+        Self { load, began: Instant::now() }
     }
 
     /// The node's load.
     pub fn load(&self) -> &Load {
-        &self.0
+        &self.load
+    }
+
+    /// Says how the call, which had `budget`, ended. Once; a call that is dropped without a word says nothing.
+    pub fn ended(&self, ending: Ending, budget: Duration) {
+        self.load.ended(ending, Instant::now().saturating_duration_since(self.began), budget);
     }
 }
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
+        self.load.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -96,7 +183,13 @@ impl Loads {
         if let Some(load) = self.0.read().get(node) {
             return load.clone();
         }
-        self.0.write().entry(node.clone()).or_default().clone()
+        let fresh = || Arc::new(Load::new(Instant::now()));
+        self.0.write().entry(node.clone()).or_insert_with(fresh).clone()
+    }
+
+    /// All nodes.
+    pub fn all(&self) -> Vec<(NodeId, Arc<Load>)> {
+        self.0.read().iter().map(|(node, load)| (node.clone(), load.clone())).collect()
     }
 
     /// Calls in flight by node.
@@ -110,36 +203,26 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn cost_grows_with_calls_and_reported_wait_and_fades() {
-        let load = Arc::new(Load::default());
-        assert_eq!(load.cost(), 1000);
-        let call = InFlight::begin(load.clone());
-        assert_eq!(load.cost(), 2000);
+    async fn a_call_counts_until_it_is_dropped_and_says_how_it_ended() {
+        let loads = Loads::default();
+        let load = loads.of(&"a".into());
+        let call = InFlight::begin(loads.of(&"a".into()));
+        assert_eq!((load.in_flight(), loads.in_flight().len()), (1, 1));
+        tokio::time::advance(Duration::from_millis(7)).await;
+        call.ended(Ending::Answered, Duration::from_secs(1));
         drop(call);
-        load.report(Duration::from_millis(8));
-        assert_eq!(load.cost(), 9000);
-        tokio::time::advance(Duration::from_millis(500)).await;
-        assert_eq!(load.cost(), 3000);
-        load.report(Duration::ZERO);
-        assert_eq!(load.cost(), 1000);
+        assert_eq!((load.in_flight(), load.response()), (0, Some(Duration::from_millis(7))));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_refusal_costs_the_whole_budget_and_never_improves_a_node() {
-        let load = Load::default();
-        load.failed(Duration::from_millis(300));
-        assert_eq!(load.cost(), 301_000);
-        load.failed(Duration::from_millis(10));
-        assert_eq!(load.cost(), 301_000);
-        tokio::time::advance(Duration::from_hours(1)).await;
-        assert_eq!(load.cost(), 1000);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn absurd_reports_saturate() {
-        let load = Arc::new(Load::default());
-        let _call = InFlight::begin(load.clone());
-        load.report(Duration::MAX);
-        assert_eq!(load.cost(), u64::MAX);
+    async fn what_says_nothing_of_the_node_changes_nothing() {
+        let load = Loads::default().of(&"a".into());
+        let before = load.stands(2, Instant::now()).reading;
+        let call = InFlight::begin(load.clone());
+        call.ended(Ending::Nothing, Duration::from_secs(1));
+        call.ended(Ending::Reached, Duration::from_secs(1));
+        assert_eq!(load.stands(2, Instant::now()).reading, before);
+        call.ended(Ending::Refused(Duration::MAX), Duration::from_millis(1));
+        assert!(load.stands(2, Instant::now()).reading.penalty >= 60e6);
     }
 }

@@ -42,6 +42,7 @@ pub fn search(
         completion: Some(wanted.completion),
         hedge: Some(wanted.hedge),
         trace: wanted.trace,
+        session: wanted.session.clone(),
         ..Default::default()
     }
 }

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use tokio_util::sync::DropGuard;
 
 use super::retry::History;
-use crate::load::InFlight;
+use crate::load::{Ending, InFlight};
 
 /// How an attempt ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,11 +95,10 @@ impl Attempt {
         self.shards.iter().zip(&self.replied).filter(|(_, replied)| !**replied).map(|(shard, _)| *shard)
     }
 
-    /// It failed or was refused: that enters the node's load as a wait of all the time it had, so that a node that
-    /// refuses at once does not look fast; longer when it asked to be left alone for longer.
-    pub fn refused(&self, pushback_ms: u64) {
+    /// Says how its call ended, as far as that tells of the node. Before [`Attempt::end`], once.
+    pub fn told(&self, ending: Ending) {
         if let Some(flight) = &self.flight {
-            flight.load().failed(self.budget.max(Duration::from_millis(pushback_ms.min(60_000))));
+            flight.ended(ending, self.budget);
         }
     }
 

@@ -20,8 +20,8 @@ use super::{
     run::Run,
 };
 use crate::{
-    load::InFlight,
-    pick::pick,
+    load::{Ending, InFlight, pushback},
+    pick::Choosing,
     plan::{self, Through},
 };
 
@@ -56,6 +56,7 @@ impl Run {
             freshness: request.freshness,
             stages: request.stages.clone(),
             query: request.query.clone(),
+            session: request.session.clone(),
             sort: request.sort.clone(),
             facets: request.facets.clone(),
             total: request.total,
@@ -93,9 +94,20 @@ impl Run {
             let branch = &self.branches[asking.branch];
             (branch.candidates.clone(), branch.through)
         };
-        while let Some(at) = pick(&candidates, through, &asking.history.tried, &engine.loads, &engine.dice) {
-            asking.history.tried.push(at);
-            let node = &candidates[usize::from(at)];
+        let key = engine.picker.key(&self.request, asking.branch);
+        let routing = self.routing.clone();
+        while let Some(choice) = engine.picker.choose(
+            &engine.loads,
+            &Choosing {
+                routing: &routing,
+                candidates: &candidates,
+                through,
+                tried: &asking.history.tried,
+                key,
+            },
+        ) {
+            asking.history.tried.push(choice.at);
+            let node = &candidates[usize::from(choice.at)];
             if let Some(peer) = engine.endpoints.get(node) {
                 return self.send(asking, node.clone(), &*peer, deadline);
             }
@@ -197,6 +209,20 @@ pub(super) fn outcome_of(class: ErrorClass, started: bool) -> Outcome {
         ErrorClass::Overloaded if !started => Outcome::Shed,
         ErrorClass::Unavailable if !started => Outcome::Unavailable,
         class => Outcome::Failed(class),
+    }
+}
+
+/// What a failure says of the node that failed; `started` when any word came from it. A refusal says that it has too
+/// much to do, not that it is broken; what is wrong with the request says nothing.
+pub(crate) fn ending_of(class: ErrorClass, started: bool, pushback_ms: Option<u64>) -> Ending {
+    match class {
+        ErrorClass::Overloaded | ErrorClass::Quota => Ending::Refused(pushback(pushback_ms.unwrap_or(0))),
+        ErrorClass::Unavailable | ErrorClass::Internal | ErrorClass::Cancelled if !started => Ending::Lost,
+        ErrorClass::InvalidArgument | ErrorClass::Unauthenticated | ErrorClass::PermissionDenied => {
+            Ending::Nothing
+        }
+        ErrorClass::DeadlineExceeded => Ending::Late,
+        _ => Ending::Failed,
     }
 }
 

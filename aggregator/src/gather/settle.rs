@@ -1,6 +1,6 @@
 //! What a message does to the account: checked, then shard by shard settled, held or tried again.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 use canopy_common::{
     coverage::Outcome,
@@ -11,12 +11,12 @@ use canopy_proto::{convert, v1};
 use super::{
     attempt::Fate,
     check::{self, Asked},
-    dispatch::{Asking, class_of, outcome_of},
+    dispatch::{Asking, class_of, ending_of, outcome_of},
     ledger::{Accepted, missing},
     retry::Retry,
     run::Run,
 };
-use crate::plan::Through;
+use crate::{load::Ending, plan::Through};
 
 /// A shard that an attempt did not answer.
 struct Refused {
@@ -54,9 +54,11 @@ impl Run {
         }
         self.merge_hits(index, reply.hits, &accepted);
         self.attempts[index].history.reached = true;
+        let worst = refused.first().map_or(Ending::Nothing, |refused| ending_of(refused.class, true, None));
         self.elsewhere(index, refused);
         let attempt = &mut self.attempts[index];
         if attempt.waiting == 0 && attempt.fate == Fate::Pending {
+            attempt.told(if attempt.won { Ending::Answered } else { worst });
             let fate = if attempt.won { Fate::Won } else { Fate::Failed };
             self.end(index, fate);
         }
@@ -67,8 +69,7 @@ impl Run {
     fn reported(&mut self, index: usize, reply: &mut v1::SearchReply) {
         let attempt = &mut self.attempts[index];
         if let (Some(call), Some(flight)) = (&reply.call, &attempt.flight) {
-            let wait = Duration::from_micros(call.queue_wait_us);
-            flight.load().report(wait.max(Duration::from_millis(call.pushback_ms.min(60_000))));
+            flight.load().report(call);
         }
         if let Some(below) = reply.tail.take() {
             self.tail.attempts = self.tail.attempts.saturating_add(below.attempts);
@@ -76,6 +77,9 @@ impl Run {
             self.tail.hedges_won = self.tail.hedges_won.saturating_add(below.hedges_won);
             self.tail.retries = self.tail.retries.saturating_add(below.retries);
             self.tail.budget_denied = self.tail.budget_denied.saturating_add(below.budget_denied);
+            self.tail.panics = self.tail.panics.saturating_add(below.panics);
+            self.tail.throttled = self.tail.throttled.saturating_add(below.throttled);
+            self.tail.probes = self.tail.probes.saturating_add(below.probes);
         }
         if self.request.trace {
             attempt.spans.append(&mut reply.spans);
@@ -118,8 +122,8 @@ impl Run {
             reply = self.refusal(&reply, &node.0);
         }
         let class = class_of(&reply);
-        if class == ErrorClass::Overloaded {
-            self.attempts[index].refused(0);
+        if let (ErrorClass::Overloaded, Some(flight)) = (class, &self.attempts[index].flight) {
+            flight.load().penalise(self.attempts[index].budget);
         }
         let started = matches!(convert::outcome(&reply), Outcome::Failed(_));
         // An aggregator has tried the shard's replicas itself; asking another one to try them again only multiplies
@@ -163,10 +167,8 @@ impl Run {
         if attempt.fate == Fate::Cancelled {
             return;
         }
-        if failure.class != ErrorClass::InvalidArgument {
-            attempt.refused(failure.pushback_ms.unwrap_or(0));
-        }
         let started = attempt.started();
+        attempt.told(ending_of(failure.class, started, failure.pushback_ms));
         let outcome = outcome_of(failure.class, started);
         let node = attempt.node.clone();
         let reason = format!("{node}: {failure}");
