@@ -166,6 +166,7 @@ impl Fetching<'_> {
             through: Through::Leaf,
             tried: &[],
             key: None,
+            extra: false,
         };
         let choice = self.engine.picker.choose(&self.engine.loads, &choosing)?;
         left.get(usize::from(choice.at)).cloned()

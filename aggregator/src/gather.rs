@@ -15,11 +15,13 @@ pub mod completion;
 pub(crate) mod dispatch;
 mod event;
 mod harvest;
+mod hedging;
 pub mod ledger;
 pub mod retry;
 pub(crate) mod run;
 pub mod schedule;
 mod settle;
+mod shadow;
 mod withdraw;
 
 use std::sync::Arc;
@@ -31,6 +33,7 @@ use canopy_topology::{config::Role, routing::RoutingSnapshot};
 use crate::{
     config::GatherConfig,
     endpoints::Endpoints,
+    hedge::{HedgeConfig, Hedging, metrics::HedgeMetrics},
     load::Loads,
     metrics::GatherMetrics,
     pick::{PickMetrics, Picker},
@@ -90,6 +93,7 @@ pub struct Gatherer {
     pub(crate) config: GatherConfig,
     pub(crate) loads: Loads,
     pub(crate) picker: Picker,
+    pub(crate) hedging: Hedging,
     pub(crate) metrics: GatherMetrics,
 }
 
@@ -104,9 +108,12 @@ impl Gatherer {
     ) -> Self {
         let registry = &deps.telemetry.registry;
         let metrics = GatherMetrics::new(role.as_str(), registry);
+        let loads = Loads::new(deps.dice.stream("breaker"));
         let picks = PickMetrics::new(role.as_str(), registry);
         let picker = Picker::new(node.clone(), config.pick, deps.dice.stream("pick"), picks);
-        Self { node, endpoints, config, loads: Loads::default(), picker, metrics }
+        let hedges = HedgeMetrics::new(role.as_str(), registry);
+        let hedging = Hedging::new(HedgeConfig::from(&config), deps.dice.stream("hedge"), hedges);
+        Self { node, endpoints, config, loads, picker, hedging, metrics }
     }
 
     /// Searches `request.shards` and returns by the context's deadline less the reserve (see [`schedule`]): the
@@ -125,6 +132,11 @@ impl Gatherer {
     /// Load of the nodes it asked.
     pub fn loads(&self) -> &Loads {
         &self.loads
+    }
+
+    /// Its hedges: settings, which may be replaced while it runs, and what it knows.
+    pub fn hedging(&self) -> &Hedging {
+        &self.hedging
     }
 
     /// The node whose engine it is.

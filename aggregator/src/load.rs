@@ -6,6 +6,7 @@
 
 mod estimate;
 mod ramp;
+pub(crate) mod window;
 
 use std::{
     collections::BTreeMap,
@@ -16,16 +17,27 @@ use std::{
     time::Duration,
 };
 
-use canopy_common::ids::NodeId;
+use canopy_common::{ids::NodeId, rng::Dice};
 use canopy_proto::v1;
 use parking_lot::{Mutex, RwLock};
 use tokio::time::Instant;
+
+use crate::breaker::{
+    Breaker, Fault, Position, Sign,
+    probation::{Others, Probation, Verdict},
+    standing::{Ejected, Standing},
+};
+use crate::throttle::Throttle;
 
 pub use estimate::{Estimate, Reading, typical};
 pub use ramp::{FRESH, RAMP, RETURNING, Ramp};
 
 /// Longest pushback that is believed.
 const MOST_PUSHBACK: Duration = Duration::from_mins(1);
+/// A call that came to its deadline after less than so many usual response times was asked too late; that says nothing.
+const LATE: u32 = 3;
+/// How long a node that said it is leaving is believed to: it may be back under the same name.
+const DRAINING: Duration = Duration::from_secs(10);
 
 /// How a call ended, as far as it tells of the node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,10 +61,10 @@ pub enum Ending {
 }
 
 /// What is known of one node.
-#[derive(Debug)]
 pub struct Load {
     in_flight: AtomicU32,
     turn: AtomicU64,
+    dice: Dice,
     state: Mutex<State>,
 }
 
@@ -60,6 +72,50 @@ pub struct Load {
 struct State {
     estimate: Estimate,
     ramp: Ramp,
+    breaker: Breaker,
+    probation: Probation,
+    draining: Option<Instant>,
+    throttle: Throttle,
+}
+
+impl State {
+    fn new(now: Instant) -> Self {
+        Self {
+            estimate: Estimate::default(),
+            ramp: Ramp::new(FRESH, now),
+            breaker: Breaker::default(),
+            probation: Probation::default(),
+            draining: None,
+            throttle: Throttle::default(),
+        }
+    }
+
+    fn ejected(&self, now: Instant) -> Option<Ejected> {
+        match self.breaker.position(now) {
+            Position::Open(Fault::Gone, _) | Position::HalfOpen(Fault::Gone) => return Some(Ejected::Gone),
+            Position::Open(Fault::Failing, _) | Position::HalfOpen(Fault::Failing) => {
+                return Some(Ejected::Failing);
+            }
+            Position::Closed => {}
+        }
+        if self.draining.is_some_and(|said| now.saturating_duration_since(said) < DRAINING) {
+            return Some(Ejected::Draining);
+        }
+        self.probation.out().then_some(Ejected::Slow)
+    }
+
+    /// What an ending says to the breaker.
+    fn sign(&self, ending: Ending, took: Duration) -> Option<Sign> {
+        match ending {
+            Ending::Answered | Ending::Reached | Ending::Refused(_) => Some(Sign::Good),
+            Ending::Lost => Some(Sign::Lost),
+            Ending::Failed => Some(Sign::Bad),
+            Ending::Late if self.estimate.response().is_none_or(|usual| took >= usual * LATE) => {
+                Some(Sign::Bad)
+            }
+            Ending::Late | Ending::Outlasted | Ending::Nothing => None,
+        }
+    }
 }
 
 /// What a choice needs to know of a node.
@@ -75,12 +131,16 @@ pub struct Seen {
     pub capped: bool,
     /// Turn in which it was chosen last; 0: never.
     pub turn: u64,
+    /// Why it is not asked.
+    pub ejected: Option<Ejected>,
+    /// A window of its answers waits for [`Load::review`].
+    pub due: bool,
 }
 
 impl Load {
-    fn new(now: Instant) -> Self {
-        let state = State { estimate: Estimate::default(), ramp: Ramp::new(FRESH, now) };
-        Self { in_flight: AtomicU32::new(0), turn: AtomicU64::new(0), state: Mutex::new(state) }
+    fn new(dice: Dice, now: Instant) -> Self {
+        let state = Mutex::new(State::new(now));
+        Self { in_flight: AtomicU32::new(0), turn: AtomicU64::new(0), dice, state }
     }
 
     /// Calls that run now.
@@ -92,7 +152,9 @@ impl Load {
     pub fn report(&self, call: &v1::CallReport) {
         let wait = Duration::from_micros(call.queue_wait_us).max(pushback(call.pushback_ms));
         let now = Instant::now();
-        self.state.lock().estimate.reported(wait, call.in_flight, self.in_flight(), now);
+        let mut state = self.state.lock();
+        state.estimate.reported(wait, call.in_flight, self.in_flight(), now);
+        state.draining = call.draining.then_some(now);
     }
 
     /// A part of what it was asked was refused, of a call that had `budget`.
@@ -100,16 +162,70 @@ impl Load {
         self.state.lock().estimate.penalised(budget, Instant::now());
     }
 
-    /// It stands in a choice of `among` replicas.
+    /// How it is.
+    pub fn seen(&self, now: Instant) -> Seen {
+        self.see(&self.state.lock(), now)
+    }
+
+    /// How it is, when it stands in a choice of `among` replicas.
     pub fn stands(&self, among: usize, now: Instant) -> Seen {
         let mut state = self.state.lock();
+        let seen = self.see(&state, now);
+        if seen.ejected.is_some() {
+            return seen;
+        }
+        Seen { capped: !state.ramp.stands(among, now), ..seen }
+    }
+
+    fn see(&self, state: &State, now: Instant) -> Seen {
         Seen {
             own: self.in_flight(),
             reading: state.estimate.read(now),
             ramping: state.ramp.weight(now).is_some(),
-            capped: !state.ramp.stands(among, now),
+            capped: false,
             turn: self.turn.load(Ordering::Relaxed),
+            ejected: state.ejected(now),
+            due: state.probation.due(now),
         }
+    }
+
+    /// Judges a full window of its answers against the others of its set.
+    pub fn review(&self, others: Option<Others>, now: Instant) -> Verdict {
+        let mut state = self.state.lock();
+        let verdict = state.probation.review(others, now);
+        if verdict == Verdict::Returns {
+            state.ramp = Ramp::new(RETURNING, now);
+        }
+        verdict
+    }
+
+    /// It is ejected and a query passes it over; true when a shadow of that query should go to it.
+    pub fn passed_over(&self, now: Instant) -> bool {
+        let mut state = self.state.lock();
+        match state.ejected(now) {
+            Some(Ejected::Slow) => state.probation.passed_over(now),
+            Some(Ejected::Failing | Ejected::Gone) => state.breaker.take_probe(now),
+            Some(Ejected::Draining) | None => false,
+        }
+    }
+
+    /// The shadow of a query ended.
+    pub fn shadow_ended(&self) {
+        let mut state = self.state.lock();
+        state.probation.shadow_ended();
+        state.breaker.probe_ended();
+    }
+
+    /// Whether a call to it is withheld, because it refused too many. Counts as one that was wanted.
+    pub fn withholds(&self) -> bool {
+        let lot = self.dice.unit();
+        self.state.lock().throttle.withholds(lot, Instant::now())
+    }
+
+    /// How operators see it.
+    pub fn standing(&self) -> Standing {
+        let (state, now) = (self.state.lock(), Instant::now());
+        Standing::of(state.ejected(now), state.ramp.weight(now).is_some())
     }
 
     /// It was chosen, in that turn.
@@ -123,11 +239,25 @@ impl Load {
         self.state.lock().estimate.response()
     }
 
-    fn ended(&self, ending: Ending, took: Duration, budget: Duration) {
+    fn ended(&self, ending: Ending, began: Instant, budget: Duration) {
         let now = Instant::now();
+        let lot = self.dice.unit();
+        let took = now.saturating_duration_since(began);
         let mut state = self.state.lock();
+        if let Some(sign) = state.sign(ending, took)
+            && state.breaker.take(sign, began, now, lot)
+            && state.breaker.position(now) == Position::Closed
+        {
+            state.ramp = Ramp::new(RETURNING, now);
+        }
+        if ending != Ending::Lost {
+            state.throttle.ended(!matches!(ending, Ending::Refused(_)), now);
+        }
         match ending {
-            Ending::Answered => state.estimate.answered(took, now),
+            Ending::Answered => {
+                state.estimate.answered(took, now);
+                state.probation.answered(took, now);
+            }
             Ending::Refused(pushback) => state.estimate.penalised(budget.max(pushback), now),
             Ending::Lost | Ending::Failed => state.estimate.penalised(budget, now),
             Ending::Late => state.estimate.penalised(took, now),
@@ -143,7 +273,6 @@ pub fn pushback(milliseconds: u64) -> Duration {
 }
 
 /// Counts a call as in flight until it is dropped.
-#[derive(Debug)]
 pub struct InFlight {
     load: Arc<Load>,
     began: Instant,
@@ -163,7 +292,7 @@ impl InFlight {
 
     /// Says how the call, which had `budget`, ended. Once; a call that is dropped without a word says nothing.
     pub fn ended(&self, ending: Ending, budget: Duration) {
-        self.load.ended(ending, Instant::now().saturating_duration_since(self.began), budget);
+        self.load.ended(ending, self.began, budget);
     }
 }
 
@@ -174,27 +303,34 @@ impl Drop for InFlight {
 }
 
 /// Load of all nodes that were ever asked. Bounded by the nodes of the topology.
-#[derive(Debug, Default)]
-pub struct Loads(RwLock<BTreeMap<NodeId, Arc<Load>>>);
+pub struct Loads {
+    dice: Dice,
+    nodes: RwLock<BTreeMap<NodeId, Arc<Load>>>,
+}
 
 impl Loads {
+    /// None yet. The dice are for how long breakers stay open and which calls throttles withhold.
+    pub fn new(dice: Dice) -> Self {
+        Self { dice, nodes: RwLock::default() }
+    }
+
     /// The node's load.
     pub fn of(&self, node: &NodeId) -> Arc<Load> {
-        if let Some(load) = self.0.read().get(node) {
+        if let Some(load) = self.nodes.read().get(node) {
             return load.clone();
         }
-        let fresh = || Arc::new(Load::new(Instant::now()));
-        self.0.write().entry(node.clone()).or_insert_with(fresh).clone()
+        let fresh = || Arc::new(Load::new(self.dice.clone(), Instant::now()));
+        self.nodes.write().entry(node.clone()).or_insert_with(fresh).clone()
     }
 
     /// All nodes.
     pub fn all(&self) -> Vec<(NodeId, Arc<Load>)> {
-        self.0.read().iter().map(|(node, load)| (node.clone(), load.clone())).collect()
+        self.nodes.read().iter().map(|(node, load)| (node.clone(), load.clone())).collect()
     }
 
     /// Calls in flight by node.
     pub fn in_flight(&self) -> Vec<(NodeId, u32)> {
-        self.0.read().iter().map(|(node, load)| (node.clone(), load.in_flight())).collect()
+        self.nodes.read().iter().map(|(node, load)| (node.clone(), load.in_flight())).collect()
     }
 }
 
@@ -204,7 +340,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_call_counts_until_it_is_dropped_and_says_how_it_ended() {
-        let loads = Loads::default();
+        let loads = Loads::new(Dice::seeded(1));
         let load = loads.of(&"a".into());
         let call = InFlight::begin(loads.of(&"a".into()));
         assert_eq!((load.in_flight(), loads.in_flight().len()), (1, 1));
@@ -216,7 +352,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_says_nothing_of_the_node_changes_nothing() {
-        let load = Loads::default().of(&"a".into());
+        let load = Loads::new(Dice::seeded(1)).of(&"a".into());
         let before = load.stands(2, Instant::now()).reading;
         let call = InFlight::begin(load.clone());
         call.ended(Ending::Nothing, Duration::from_secs(1));

@@ -2,7 +2,7 @@
 //!
 //! With every caller's knowledge a little old, always taking "the best of all" makes all callers run to the same node,
 //! while the better of two random ones comes close to the best without the herd. A choice is made in three steps, each
-//! a function of plain numbers: `eligible` says who may be asked at all, the nearer zone is preferred until it is worse,
+//! a function of plain numbers: [`eligible`] says who may be asked at all, the nearer zone is preferred until it is worse,
 //! and a [`Strategy`] takes one.
 //!
 //! | strategy | the replica |
@@ -19,6 +19,7 @@
 
 mod affinity;
 mod metrics;
+mod set;
 mod strategy;
 mod zone;
 
@@ -34,8 +35,11 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 pub use metrics::PickMetrics;
 pub use strategy::{Candidate, Strategy, Why, choose};
 
+use set::Set;
+
 use crate::{
-    load::{Loads, typical},
+    breaker::standing::{Eligible, eligible},
+    load::Loads,
     plan::Through,
 };
 
@@ -52,6 +56,8 @@ pub struct Choosing<'a> {
     pub tried: &'a [u16],
     /// What should find the same replica again: a hash of the session or of the query.
     pub key: Option<u64>,
+    /// For extra work, which never goes to an ejected replica.
+    pub extra: bool,
 }
 
 /// The choice that was made.
@@ -61,6 +67,8 @@ pub struct Choice {
     pub at: u16,
     /// Why that one.
     pub why: Why,
+    /// An ejected candidate that should get a copy of the call that nobody waits for.
+    pub shadow: Option<u16>,
 }
 
 /// Chooses replicas for one node's engine.
@@ -79,46 +87,38 @@ impl Picker {
         Self { this, strategy, dice, turns: AtomicU64::new(0), metrics }
     }
 
-    /// The replica to ask, or `None` when all were tried.
+    /// The replica to ask, or `None` when none is left.
     pub fn choose(&self, loads: &Loads, choosing: &Choosing<'_>) -> Option<Choice> {
         let now = Instant::now();
-        let known: Vec<_> = choosing.candidates.iter().take(usize::from(u16::MAX)).enumerate().collect();
-        let left: Vec<_> =
-            known.into_iter().filter(|(at, _)| !choosing.tried.contains(&(*at as u16))).collect();
-        let seen: Vec<_> = left.iter().map(|(_, node)| loads.of(node).stands(left.len(), now)).collect();
-        let typical = typical(seen.iter().map(|seen| &seen.reading));
+        let set = Set::see(loads, choosing, now);
+        set.review(now);
+        let (these, ejected) = match eligible(&set.members()) {
+            Eligible::These(these) => (these, None),
+            Eligible::LastResort(_) | Eligible::Panic(_) if choosing.extra => return None,
+            Eligible::LastResort(at) => (vec![at], Some(Why::LastResort)),
+            Eligible::Panic(at) => (vec![at], Some(Why::Panic)),
+        };
         let zone = zone::of(choosing.routing, &self.this);
+        let candidates: Vec<Candidate> = these.iter().map(|at| set.candidate(*at, choosing, zone)).collect();
         let keyed = choosing.key.is_some() || choosing.through == Through::Aggregator;
-        let candidates: Vec<Candidate> = left
-            .iter()
-            .zip(&seen)
-            .map(|((at, node), seen)| Candidate {
-                at: *at as u16,
-                own: seen.own,
-                pressure: f64::from(seen.own) + seen.reading.others,
-                cost: seen.reading.cost(seen.own, typical),
-                idle: seen.reading.idle(typical),
-                rank: match choosing.key {
-                    Some(key) if choosing.through == Through::Leaf => {
-                        xxh3_64_with_seed(node.0.as_bytes(), key)
-                    }
-                    _ => u64::MAX - *at as u64,
-                },
-                turn: seen.turn,
-                ramping: seen.ramping,
-                capped: seen.capped,
-                near: zone.is_none_or(|zone| zone::of(choosing.routing, node) == Some(zone)),
-            })
-            .collect();
         let strategy = match choosing.through {
             Through::Leaf => self.strategy,
             Through::Aggregator => Strategy::Adaptive,
         };
         let (at, why) = zone::choose(strategy, &candidates, keyed, &self.dice)?;
-        let turn = self.turns.fetch_add(1, Ordering::Relaxed) + 1;
-        loads.of(&choosing.candidates[usize::from(at)]).chosen(turn);
+        let why = ejected.unwrap_or(why);
+        set.loads[usize::from(at)].chosen(self.turns.fetch_add(1, Ordering::Relaxed) + 1);
         self.metrics.chosen(why);
-        Some(Choice { at, why })
+        let first = choosing.tried.is_empty() && !choosing.extra;
+        let shadow = if first { set.shadow(at, now) } else { None };
+        Some(Choice { at, why, shadow })
+    }
+
+    /// Whether a call to a node is withheld, because it refused too many. The last hope is never withheld.
+    pub fn withholds(&self, loads: &Loads, node: &NodeId, why: Why) -> bool {
+        let withholds = !matches!(why, Why::Panic | Why::LastResort) && loads.of(node).withholds();
+        self.metrics.throttled.inc_by(u64::from(withholds));
+        withholds
     }
 
     /// What should find the same replica again, of a branch: the session, if there is one; with `affinity` else the

@@ -1,7 +1,9 @@
-//! Sending attempts: first ones and retries.
+//! Sending attempts: first ones, retries and hedges.
 //!
 //! Each send picks a candidate that was not tried for these shards, and carries the time that is left now. What can't
 //! be sent (no time, no candidate) is settled on the spot with what is known about it.
+
+use std::sync::Arc;
 
 use canopy_common::{
     coverage::Outcome,
@@ -14,19 +16,21 @@ use futures::StreamExt;
 use tokio::time::Instant;
 
 use super::{
-    attempt::{Attempt, Call, Fate},
+    attempt::{Attempt, Call, Fate, Kind},
     ledger::missing,
     retry::{History, Retry},
     run::Run,
 };
 use crate::{
     load::{Ending, InFlight, pushback},
-    pick::Choosing,
+    pick::{Choosing, Why},
     plan::{self, Through},
 };
 
+/// Why a call was not sent to a node that refused too many.
+const LOCAL: &str = "local: not sent, because it refused too many of the last calls";
 /// Attempt ids below one attempt; keeps ids unique in the whole tree.
-const IDS_PER_ATTEMPT: u64 = 1 << 16;
+pub(super) const IDS_PER_ATTEMPT: u64 = 1 << 16;
 
 /// Shards of one branch that need an attempt.
 pub struct Asking {
@@ -36,8 +40,8 @@ pub struct Asking {
     pub shards: Vec<u32>,
     /// What was tried.
     pub history: History,
-    /// What kind of retry it is.
-    pub retry: Option<Retry>,
+    /// Why it is sent.
+    pub kind: Kind,
 }
 
 impl Run {
@@ -78,9 +82,9 @@ impl Run {
             self.ledger.give_up(shard, || missing(shard, version, &Outcome::Unavailable, "", reason));
         }
         self.branches = plan.branches;
+        self.prepare_hedges();
         for branch in 0..self.branches.len() {
-            let shards = self.branches[branch].shards.clone();
-            self.dispatch(Asking { branch, shards, history: History::default(), retry: None });
+            self.open(branch);
         }
     }
 
@@ -89,6 +93,15 @@ impl Run {
         let Some(deadline) = self.schedule.attempt(Instant::now()) else {
             return self.give_up(&asking.shards, &Outcome::TimedOut, "no time left to ask");
         };
+        match self.choose(&mut asking) {
+            Some((node, peer)) => drop(self.send(asking, node, &*peer, deadline)),
+            None if self.around_aggregators(asking.branch, &asking.shards, &asking.history) => {}
+            None => self.give_up(&asking.shards, &Outcome::Unavailable, "no replica left to ask"),
+        }
+    }
+
+    /// A candidate that was not tried, now noted as tried.
+    pub(super) fn choose(&mut self, asking: &mut Asking) -> Option<(NodeId, Arc<dyn SearchNode>)> {
         let engine = self.engine.clone();
         let (candidates, through) = {
             let branch = &self.branches[asking.branch];
@@ -104,22 +117,37 @@ impl Run {
                 through,
                 tried: &asking.history.tried,
                 key,
+                extra: asking.kind.is_hedge(),
             },
         ) {
             asking.history.tried.push(choice.at);
             let node = &candidates[usize::from(choice.at)];
-            if let Some(peer) = engine.endpoints.get(node) {
-                return self.send(asking, node.clone(), &*peer, deadline);
+            if let Some(at) = choice.shadow {
+                self.shadow(asking, &candidates[usize::from(at)]);
             }
-            self.note_unknown(&asking.shards, node);
+            self.tail.panics += u32::from(choice.why == Why::Panic);
+            match engine.endpoints.get(node) {
+                Some(_) if engine.picker.withholds(&engine.loads, node, choice.why) => {
+                    self.tail.throttled += 1;
+                    self.note(&asking.shards, node, &Outcome::Shed, LOCAL);
+                }
+                Some(peer) => return Some((node.clone(), peer)),
+                None => self.note(&asking.shards, node, &Outcome::Unavailable, "not a known node"),
+            }
         }
-        if !self.around_aggregators(asking.branch, &asking.shards, &asking.history) {
-            self.give_up(&asking.shards, &Outcome::Unavailable, "no replica left to ask");
-        }
+        None
     }
 
-    fn send(&mut self, asking: Asking, node: NodeId, peer: &dyn SearchNode, deadline: Deadline) {
-        let Asking { branch, shards, history, retry } = asking;
+    /// Sends an attempt; its index.
+    pub(super) fn send(
+        &mut self,
+        asking: Asking,
+        node: NodeId,
+        peer: &dyn SearchNode,
+        deadline: Deadline,
+    ) -> usize {
+        let Asking { branch, shards, mut history, kind } = asking;
+        history.sent = 1;
         let sent = Instant::now();
         let index = self.attempts.len();
         let id = self.context.attempt.0.wrapping_mul(IDS_PER_ATTEMPT).wrapping_add(index as u64 + 1);
@@ -133,18 +161,23 @@ impl Run {
         };
         self.ledger.sent(&shards);
         self.tail.attempts += 1;
-        self.tail.retries += u32::from(retry.is_some());
-        self.engine.metrics.sent(retry);
+        self.tail.retries += u32::from(kind.retry().is_some());
+        self.tail.hedges += u32::from(kind.is_hedge());
+        self.engine.metrics.sent(kind.retry());
         let span = tracing::info_span!("attempt", node = %node, attempt = id, shards = shards.len());
         let guard = context.cancel.clone().drop_guard();
         let replies = span.in_scope(|| peer.search(context, request));
         let (call, stop) = Call::new(index, replies, guard, span);
         self.calls.push(call.into_future());
+        let watched = self.sent(branch, shards.len(), sent, kind);
         self.attempts.push(Attempt {
             id,
             branch,
+            kind,
+            watched,
             replied: vec![false; shards.len()],
             waiting: shards.len() as u32,
+            stopped: Vec::new(),
             shards,
             history,
             sent,
@@ -157,19 +190,22 @@ impl Run {
             flight: Some(InFlight::begin(self.engine.loads.of(&node))),
             node,
         });
+        index
     }
 
     /// The last resort for a subtree whose aggregators can't be reached: ask its leaves from here. More calls than
     /// `fanout_max` beat no answer.
-    pub(super) fn around_aggregators(&mut self, branch: usize, shards: &[u32], history: &History) -> bool {
-        if self.branches[branch].through != Through::Aggregator || history.reached || shards.is_empty() {
+    pub(super) fn around_aggregators(&mut self, old: usize, shards: &[u32], history: &History) -> bool {
+        if self.branches[old].through != Through::Aggregator || history.reached || shards.is_empty() {
             return false;
         }
         for around in plan::around(&self.routing, &self.request, shards, &self.engine.config) {
             let (branch, shards) = (self.branches.len(), around.shards.clone());
             self.branches.push(around);
-            let retry = Some(Retry::Transparent);
-            self.dispatch(Asking { branch, shards, history: History::default(), retry });
+            self.hedges.dissolved(old);
+            self.hedges.added();
+            let kind = Kind::Retry(Retry::Transparent);
+            self.dispatch(Asking { branch, shards, history: History::default(), kind });
         }
         true
     }
@@ -184,11 +220,10 @@ impl Run {
     }
 
     /// Holds, for shards that go on, that this candidate cannot be asked.
-    fn note_unknown(&mut self, shards: &[u32], node: &NodeId) {
+    fn note(&mut self, shards: &[u32], node: &NodeId, outcome: &Outcome, why: &str) {
         for shard in shards {
-            let reason = format!("{node}: not a known node");
             let version = self.request.version;
-            self.ledger.note(missing(*shard, version, &Outcome::Unavailable, &node.0, reason));
+            self.ledger.note(missing(*shard, version, outcome, &node.0, format!("{node}: {why}")));
         }
     }
 

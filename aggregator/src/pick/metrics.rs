@@ -9,6 +9,11 @@ use super::Why;
 #[derive(Clone)]
 pub struct PickMetrics {
     picks: [IntCounter; Why::ALL.len()],
+    panics: IntCounter,
+    /// Calls that were withheld.
+    pub throttled: IntCounter,
+    /// Shadows that were sent.
+    pub probes: IntCounter,
 }
 
 impl PickMetrics {
@@ -17,10 +22,17 @@ impl PickMetrics {
         let name = |what: &str| format!("canopy_{role}_{what}");
         let picks =
             metrics::counters(registry, &name("picks_total"), "choices of a node by their reason", "why");
-        Self { picks: Why::ALL.map(|why| picks.with_label_values(&[why.as_str()])) }
+        let counter = |what: &str, help: &str| metrics::counter(registry, &name(what), help);
+        Self {
+            picks: Why::ALL.map(|why| picks.with_label_values(&[why.as_str()])),
+            panics: counter("panics_total", "choices among nodes that were all ejected"),
+            throttled: counter("throttled_total", "calls not sent to a node that refused too many"),
+            probes: counter("probes_total", "copies of calls sent to ejected nodes"),
+        }
     }
 
     pub(super) fn chosen(&self, why: Why) {
+        self.panics.inc_by(u64::from(why == Why::Panic));
         if let Some(at) = Why::ALL.iter().position(|known| *known == why) {
             self.picks[at].inc();
         }
