@@ -12,6 +12,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("indexer/format", &["common"]),
     ("indexer", &["common", "format"]),
     ("aggregator", &["common", "proto", "topology"]),
+    ("aggregator/lab", &["common", "proto", "topology", "aggregator"]),
     ("leaf", &["common", "proto", "topology", "format", "indexer"]),
     ("root", &["common", "proto", "topology", "aggregator", "format"]),
     ("cli", &["common", "proto", "topology", "aggregator", "format", "indexer", "leaf", "root"]),

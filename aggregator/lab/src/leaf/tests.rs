@@ -1,0 +1,1 @@
+//! Placeholder for the tests of the model leaf.
