@@ -36,7 +36,7 @@ use crate::{
     hedge::{HedgeConfig, Hedging, metrics::HedgeMetrics},
     load::Loads,
     metrics::GatherMetrics,
-    pick::{PickMetrics, Picker},
+    pick::{PickMetrics, Picker, Standings},
 };
 
 /// Why the engine stopped waiting.
@@ -91,7 +91,7 @@ pub struct Gatherer {
     pub(crate) node: NodeId,
     pub(crate) endpoints: Arc<dyn Endpoints>,
     pub(crate) config: GatherConfig,
-    pub(crate) loads: Loads,
+    pub(crate) loads: Arc<Loads>,
     pub(crate) picker: Picker,
     pub(crate) hedging: Hedging,
     pub(crate) metrics: GatherMetrics,
@@ -108,7 +108,8 @@ impl Gatherer {
     ) -> Self {
         let registry = &deps.telemetry.registry;
         let metrics = GatherMetrics::new(role.as_str(), registry);
-        let loads = Loads::new(deps.dice.stream("breaker"));
+        let loads = Arc::new(Loads::new(deps.dice.stream("breaker")));
+        Standings::register(role.as_str(), registry, &loads);
         let picks = PickMetrics::new(role.as_str(), registry);
         let picker = Picker::new(node.clone(), config.pick, deps.dice.stream("pick"), picks);
         let hedges = HedgeMetrics::new(role.as_str(), registry);

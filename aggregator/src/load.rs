@@ -34,7 +34,8 @@ pub use ramp::{FRESH, RAMP, RETURNING, Ramp};
 
 /// Longest pushback that is believed.
 const MOST_PUSHBACK: Duration = Duration::from_mins(1);
-/// A call that came to its deadline after less than so many usual response times was asked too late; that says nothing.
+/// A call that was given up after less than so many usual response times says nothing: it was asked late, or another
+/// replica was fast.
 const LATE: u32 = 3;
 /// How long a node that said it is leaving is believed to: it may be back under the same name.
 const DRAINING: Duration = Duration::from_secs(10);
@@ -110,10 +111,11 @@ impl State {
             Ending::Answered | Ending::Reached | Ending::Refused(_) => Some(Sign::Good),
             Ending::Lost => Some(Sign::Lost),
             Ending::Failed => Some(Sign::Bad),
-            Ending::Late if self.estimate.response().is_none_or(|usual| took >= usual * LATE) => {
-                Some(Sign::Bad)
+            Ending::Late | Ending::Outlasted => {
+                let late = self.estimate.usual().is_none_or(|usual| took >= usual * LATE);
+                late.then_some(Sign::Bad)
             }
-            Ending::Late | Ending::Outlasted | Ending::Nothing => None,
+            Ending::Nothing => None,
         }
     }
 }
@@ -261,7 +263,10 @@ impl Load {
             Ending::Refused(pushback) => state.estimate.penalised(budget.max(pushback), now),
             Ending::Lost | Ending::Failed => state.estimate.penalised(budget, now),
             Ending::Late => state.estimate.penalised(took, now),
-            Ending::Outlasted => state.estimate.outlasted(took, now),
+            Ending::Outlasted => {
+                state.estimate.outlasted(took, now);
+                state.probation.answered(took, now);
+            }
             Ending::Reached | Ending::Nothing => {}
         }
     }
@@ -328,9 +333,18 @@ impl Loads {
         self.nodes.read().iter().map(|(node, load)| (node.clone(), load.clone())).collect()
     }
 
-    /// Calls in flight by node.
-    pub fn in_flight(&self) -> Vec<(NodeId, u32)> {
-        self.nodes.read().iter().map(|(node, load)| (node.clone(), load.in_flight())).collect()
+    /// All nodes, for operators.
+    pub fn status(&self) -> serde_json::Value {
+        let line = |(node, load): (NodeId, Arc<Load>)| {
+            let response = load.response().map(|response| response.as_micros() as f64 / 1000.0);
+            let line = serde_json::json!({
+                "standing": load.standing().as_str(),
+                "in_flight": load.in_flight(),
+                "response_ms": response,
+            });
+            (node.to_string(), line)
+        };
+        self.all().into_iter().map(line).collect::<serde_json::Map<_, _>>().into()
     }
 }
 
@@ -343,7 +357,7 @@ mod tests {
         let loads = Loads::new(Dice::seeded(1));
         let load = loads.of(&"a".into());
         let call = InFlight::begin(loads.of(&"a".into()));
-        assert_eq!((load.in_flight(), loads.in_flight().len()), (1, 1));
+        assert_eq!((load.in_flight(), loads.all().len()), (1, 1));
         tokio::time::advance(Duration::from_millis(7)).await;
         call.ended(Ending::Answered, Duration::from_secs(1));
         drop(call);

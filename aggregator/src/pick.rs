@@ -32,7 +32,7 @@ use prost::Message;
 use tokio::time::Instant;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-pub use metrics::PickMetrics;
+pub use metrics::{PickMetrics, Standings};
 pub use strategy::{Candidate, Strategy, Why, choose};
 
 use set::Set;

@@ -95,6 +95,7 @@ impl Health for RootHealth {
             "epoch": self.root.routing.epoch,
             "draining": self.root.drain.started(),
             "corpora": self.root.versions.status(),
+            "nodes": self.root.gatherer.loads().status(),
         })
     }
 }

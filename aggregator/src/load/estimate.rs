@@ -65,6 +65,7 @@ impl Fading {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Estimate {
     response: Option<(f64, Instant)>,
+    answered: Option<f64>,
     wait: Option<Fading>,
     others: Option<Fading>,
     penalty: Option<(f64, Instant)>,
@@ -86,6 +87,12 @@ pub struct Reading {
 impl Estimate {
     /// A call was answered after `took`.
     pub fn answered(&mut self, took: Duration, now: Instant) {
+        self.would_take(took, now);
+        let took = micros(took);
+        self.answered = Some(self.answered.map_or(took, |before| before + NEW * (took - before)));
+    }
+
+    fn would_take(&mut self, took: Duration, now: Instant) {
         let took = micros(took);
         let smoothed = self.response.map_or(took, |(before, _)| before + NEW * (took - before));
         self.response = Some((smoothed, now));
@@ -94,7 +101,7 @@ impl Estimate {
     /// A call was given up after `waited`, for no fault of its own: it would have taken longer. Never improves.
     pub fn outlasted(&mut self, waited: Duration, now: Instant) {
         if self.response.is_none_or(|(before, _)| micros(waited) > before) {
-            self.answered(waited, now);
+            self.would_take(waited, now);
         }
     }
 
@@ -113,6 +120,11 @@ impl Estimate {
     fn penalty(&self, now: Instant) -> f64 {
         self.penalty
             .map_or(0.0, |(penalty, at)| penalty * half(now.saturating_duration_since(at), PENALTY_HALF_LIFE))
+    }
+
+    /// Smoothed response time of the calls that were answered.
+    pub fn usual(&self) -> Option<Duration> {
+        self.answered.map(|usual| Duration::from_micros(usual as u64))
     }
 
     /// Smoothed response time.

@@ -1,9 +1,16 @@
 //! What choosing counts. Labels are closed lists of words.
 
+use std::sync::{Arc, Weak};
+
 use canopy_common::telemetry::metrics;
-use prometheus::{IntCounter, Registry};
+use prometheus::{
+    IntCounter, IntGaugeVec, Opts, Registry,
+    core::{Collector, Desc},
+    proto::MetricFamily,
+};
 
 use super::Why;
+use crate::{breaker::standing::Standing, load::Loads};
 
 /// Counters of one picker.
 #[derive(Clone)]
@@ -36,5 +43,40 @@ impl PickMetrics {
         if let Some(at) = Why::ALL.iter().position(|known| *known == why) {
             self.picks[at].inc();
         }
+    }
+}
+
+/// Nodes by how they stand: read when the metrics are, so that nothing has to be counted on the way.
+pub struct Standings {
+    loads: Weak<Loads>,
+    gauges: IntGaugeVec,
+}
+
+impl Standings {
+    /// Registers the gauges of `role` over these nodes.
+    pub fn register(role: &str, registry: &Registry, loads: &Arc<Loads>) {
+        let options =
+            Opts::new(format!("canopy_{role}_nodes"), "nodes that were ever asked, by how they stand");
+        let registered = IntGaugeVec::new(options, &["standing"])
+            .and_then(|gauges| registry.register(Box::new(Self { loads: Arc::downgrade(loads), gauges })));
+        if let Err(error) = registered {
+            tracing::error!(%error, "a metric could not be registered");
+        }
+    }
+}
+
+impl Collector for Standings {
+    fn desc(&self) -> Vec<&Desc> {
+        self.gauges.desc()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        let nodes = self.loads.upgrade().map_or_else(Vec::new, |loads| loads.all());
+        let standings: Vec<Standing> = nodes.iter().map(|(_, load)| load.standing()).collect();
+        for standing in Standing::ALL {
+            let count = standings.iter().filter(|known| **known == standing).count();
+            self.gauges.with_label_values(&[standing.as_str()]).set(count as i64);
+        }
+        self.gauges.collect()
     }
 }
