@@ -121,10 +121,7 @@ impl Section for GatherConfig {
             ("enough_coverage", outside(self.enough_coverage, 0.01, 1.0)),
             ("wait_min", outside(self.wait_min, 0.0, self.wait_max)),
             ("wait_max", outside(self.wait_max, 0.0, 1.0)),
-            (
-                "hedge_default_delay",
-                outside(self.hedge_default_delay, Time::ms(1), Time::ms(60_000)),
-            ),
+            ("hedge_default_delay", outside(self.hedge_default_delay, Time::ms(1), Time::ms(60_000))),
             ("hedge_percentile", outside(self.hedge_percentile, 0.5, 0.9999)),
             ("max_attempts", outside(self.max_attempts, 1, MAX_ATTEMPTS)),
             ("extra_work", outside(self.extra_work, 0.0, 1.0)),

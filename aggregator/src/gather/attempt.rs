@@ -19,7 +19,10 @@ use futures::{
 use tokio::time::Instant;
 use tokio_util::sync::DropGuard;
 
-use super::retry::History;
+use super::{
+    hedging::Watched,
+    retry::{History, Retry},
+};
 use crate::load::{Ending, InFlight};
 
 /// How an attempt ended.
@@ -50,12 +53,54 @@ impl Fate {
     }
 }
 
+/// Why an attempt was sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// The first of its branch.
+    First,
+    /// The one before was late.
+    Hedge,
+    /// A copy that was sent at once, or the second of two tied ones.
+    Copy,
+    /// The one before failed.
+    Retry(Retry),
+}
+
+impl Kind {
+    /// The word on the timeline.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::First => "first",
+            Self::Hedge => "hedge",
+            Self::Copy => "copy",
+            Self::Retry(_) => "retry",
+        }
+    }
+
+    /// Whether it is sent while another one runs.
+    pub fn is_hedge(self) -> bool {
+        matches!(self, Self::Hedge | Self::Copy)
+    }
+
+    /// The kind of retry it is.
+    pub fn retry(self) -> Option<Retry> {
+        match self {
+            Self::Retry(retry) => Some(retry),
+            _ => None,
+        }
+    }
+}
+
 /// One attempt.
 pub struct Attempt {
     /// Unique in the whole tree for its query.
     pub id: u64,
     /// Index of its branch.
     pub branch: usize,
+    /// Why it was sent.
+    pub kind: Kind,
+    /// Where its time is noted.
+    pub watched: Watched,
     /// Whom it asked.
     pub node: NodeId,
     /// Shards asked, as indexes in the request's shards; replies index this list.
@@ -64,6 +109,8 @@ pub struct Attempt {
     pub replied: Vec<bool>,
     /// How many of them no reply named yet.
     pub waiting: u32,
+    /// Which of them its node was told to stop.
+    pub stopped: Vec<usize>,
     /// What was tried for these shards, this attempt included.
     pub history: History,
     /// When it was sent.
@@ -108,8 +155,10 @@ impl Attempt {
             return false;
         }
         self.fate = fate;
-        self.ended = Some(Instant::now());
+        let now = Instant::now();
+        self.ended = Some(now);
         self.flight = None;
+        self.watched.ended(fate, now.saturating_duration_since(self.sent), self.waiting == 0);
         true
     }
 
@@ -119,7 +168,7 @@ impl Attempt {
         let until = self.ended.unwrap_or_else(Instant::now);
         v1::Span {
             node: this.to_string(),
-            name: format!("ask {}, {} shards", self.node, self.shards.len()),
+            name: format!("ask {}, {} shards, {}", self.node, self.shards.len(), self.kind.as_str()),
             start_us: micros(self.sent.saturating_duration_since(arrival)),
             duration_us: micros(until.saturating_duration_since(self.sent)),
             shard: shard.to_owned(),

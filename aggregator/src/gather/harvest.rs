@@ -125,6 +125,7 @@ impl Run {
                 "shards": attempt.shards.len(),
                 "start_ms": millis(attempt.sent.saturating_duration_since(self.schedule.arrival)),
                 "took_ms": millis(ended.saturating_duration_since(attempt.sent)),
+                "kind": attempt.kind.as_str(),
                 "fate": attempt.fate.as_str(),
             })
         });

@@ -1,6 +1,6 @@
 //! What a message does to the account: checked, then shard by shard settled, held or tried again.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use canopy_common::{
     coverage::Outcome,
@@ -9,7 +9,7 @@ use canopy_common::{
 use canopy_proto::{convert, v1};
 
 use super::{
-    attempt::Fate,
+    attempt::{Fate, Kind},
     check::{self, Asked},
     dispatch::{Asking, class_of, ending_of, outcome_of},
     ledger::{Accepted, missing},
@@ -32,7 +32,7 @@ impl Run {
     /// Takes a message of an attempt; false when the call must not go on.
     pub(super) fn replied(&mut self, index: usize, mut reply: v1::SearchReply) -> bool {
         let attempt = &self.attempts[index];
-        if attempt.fate == Fate::Cancelled {
+        if matches!(attempt.fate, Fate::Cancelled | Fate::Lost) {
             return false;
         }
         let asked = Asked { replied: &attempt.replied, k: self.merge.k(), facets: self.request.facets.len() };
@@ -59,9 +59,17 @@ impl Run {
         let attempt = &mut self.attempts[index];
         if attempt.waiting == 0 && attempt.fate == Fate::Pending {
             attempt.told(if attempt.won { Ending::Answered } else { worst });
-            let fate = if attempt.won { Fate::Won } else { Fate::Failed };
+            let lost = worst == Ending::Nothing;
+            let fate = if attempt.won {
+                Fate::Won
+            } else if lost {
+                Fate::Lost
+            } else {
+                Fate::Failed
+            };
             self.end(index, fate);
         }
+        self.stop_losers(self.attempts[index].branch, index);
         true
     }
 
@@ -70,7 +78,13 @@ impl Run {
         let attempt = &mut self.attempts[index];
         if let (Some(call), Some(flight)) = (&reply.call, &attempt.flight) {
             flight.load().report(call);
+            attempt.watched.queued(Duration::from_micros(call.queue_wait_us));
+            let pushback = call.pushback_ms;
+            if pushback > 0 {
+                self.pushed_back(index, pushback);
+            }
         }
+        let attempt = &mut self.attempts[index];
         if let Some(below) = reply.tail.take() {
             self.tail.attempts = self.tail.attempts.saturating_add(below.attempts);
             self.tail.hedges = self.tail.hedges.saturating_add(below.hedges);
@@ -113,8 +127,8 @@ impl Run {
                     format!("{node}: the merge of this query is over {limit}; ask for fewer facet values");
                 reply = missing(shard, wanted, &Outcome::Failed(ErrorClass::Quota), &node.0, why);
             } else {
-                attempt.won = true;
                 let accepted = self.ledger.answered(reply, &node);
+                attempt.won |= accepted != Accepted::Late;
                 self.release(shard);
                 return Some(accepted);
             }
@@ -163,9 +177,18 @@ impl Run {
 
     /// An attempt failed: what it did not answer is tried elsewhere or settled.
     pub(super) fn failed(&mut self, index: usize, failure: &Failure) {
-        let attempt = &mut self.attempts[index];
-        if attempt.fate == Fate::Cancelled {
+        if matches!(self.attempts[index].fate, Fate::Cancelled | Fate::Lost) {
             return;
+        }
+        if failure.class == ErrorClass::Cancelled && !self.can_win(index) {
+            return self.lose(index);
+        }
+        if let Some(pushback) = failure.pushback_ms {
+            self.pushed_back(index, pushback);
+        }
+        let attempt = &mut self.attempts[index];
+        if failure.class == ErrorClass::DeadlineExceeded {
+            attempt.watched.late();
         }
         let started = attempt.started();
         attempt.told(ending_of(failure.class, started, failure.pushback_ms));
@@ -191,7 +214,10 @@ impl Run {
     /// A stream ended. Shards it never named are failed.
     pub(super) fn ended(&mut self, index: usize) {
         let attempt = &self.attempts[index];
-        if attempt.waiting > 0 && attempt.fate != Fate::Cancelled {
+        if attempt.waiting > 0 && attempt.fate == Fate::Pending {
+            if !self.can_win(index) {
+                return self.lose(index);
+            }
             let why = format!("the stream ended with {} shards unanswered", attempt.waiting);
             self.failed(index, &Failure::new(ErrorClass::Internal, why));
         }
@@ -199,11 +225,17 @@ impl Run {
 
     /// Shards that an attempt refused: asked elsewhere by the retry they have left, or settled.
     fn elsewhere(&mut self, index: usize, refused: Vec<Refused>) {
-        let (branch, history) = (self.attempts[index].branch, self.attempts[index].history.clone());
+        if refused.is_empty() {
+            return;
+        }
+        let branch = self.attempts[index].branch;
+        let shards: Vec<u32> = refused.iter().map(|refused| refused.shard).collect();
+        let history = self.lineage(branch, &shards);
+        let more = history.sent < self.engine.hedging.config().max_attempts;
         let mut again: BTreeMap<Retry, Vec<u32>> = BTreeMap::new();
         let mut hopeless = Vec::new();
         for Refused { shard, class, started, exhausted } in refused {
-            match history.left(class, started).filter(|_| !exhausted) {
+            match history.left(class, started).filter(|_| more && !exhausted) {
                 Some(retry) => again.entry(retry).or_default().push(shard),
                 None => hopeless.push(shard),
             }
@@ -212,16 +244,31 @@ impl Run {
             self.give_up(&hopeless, &Outcome::TimedOut, "not asked again");
         }
         for (retry, shards) in again {
-            self.dispatch(Asking { branch, shards, history: history.with(retry), retry: Some(retry) });
+            match self.afford(retry, shards.len()) {
+                Some(retry) => {
+                    let (history, kind) = (history.with(retry), Kind::Retry(retry));
+                    self.dispatch(Asking { branch, shards, history, kind });
+                }
+                None => self.unaffordable(&shards),
+            }
         }
     }
 
-    /// Ends an attempt and notes it on the timeline.
-    pub(super) fn end(&mut self, index: usize, fate: Fate) {
-        let attempt = &mut self.attempts[index];
-        if attempt.end(fate) {
-            let took = attempt.ended.unwrap_or(attempt.sent) - attempt.sent;
-            self.engine.metrics.attempt_ended(took);
+    /// The retry as it may be sent: what never began is free within its fuse, and beyond it costs like the others.
+    fn afford(&mut self, retry: Retry, shards: usize) -> Option<Retry> {
+        if retry == Retry::Transparent && self.engine.hedging.may_retry() {
+            return Some(Retry::Transparent);
         }
+        self.engine.hedging.spend(&self.engine.hedging.config(), shards).then_some(Retry::Counted)
+    }
+
+    fn unaffordable(&mut self, shards: &[u32]) {
+        const WORDS: &str = "not asked again, because the budget for extra work is spent";
+        self.tail.budget_denied += 1;
+        for shard in shards {
+            let version = self.request.version;
+            self.ledger.note(missing(*shard, version, &Outcome::Unavailable, "", WORDS.to_owned()));
+        }
+        self.give_up(shards, &Outcome::Unavailable, WORDS);
     }
 }
