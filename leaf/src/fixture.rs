@@ -12,6 +12,7 @@ use canopy_common::{
     deadline::Deadline,
     drain::Drain,
     ids::{AttemptId, Epoch, NodeId, QueryId, ShardId, Version},
+    limit::Admission,
     request::RequestContext,
 };
 use canopy_format::{
@@ -58,12 +59,9 @@ pub fn parts(config: LeafConfig, search: SearchShard) -> Arc<Parts> {
         max_message: 1 << 20,
         epoch: Epoch(1),
         shards: Arc::new(Shards::new(NodeId::from("leaf-1"), leases)),
-        executor: Executor::start(
-            config.search_threads(),
-            config.queue as usize,
-            config.batch_queue as usize,
-        )
-        .expect("threads"),
+        admission: Arc::new(Admission::new(config.bounds())),
+        executor: Executor::start(config.search_threads(), config.room()).expect("threads"),
+        tell: Box::new(|_, _| ()),
         calls: Calls::default(),
         metrics: Metrics::new(&prometheus::Registry::new()),
         drain: Drain::new(),

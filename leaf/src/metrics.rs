@@ -17,8 +17,21 @@ pub struct Metrics {
     pub in_flight: IntGauge,
     /// Asked shards by how they ended.
     pub outcomes: IntCounterVec,
-    /// Searches refused because the queue was full or the time too short.
+    /// Searches refused before any work.
     pub shed: IntCounter,
+    /// The same by reason: `limit`, `full`, `too_late`, or `waited` too long in a queue that stands.
+    pub refused: IntCounterVec,
+    /// Searches that may run and wait at once now.
+    pub limit: IntGauge,
+    /// Tasks in the queue.
+    pub queued: IntGauge,
+    /// Whether the queue of people stands: 1 or 0.
+    pub standing: IntGauge,
+    /// Tied searches by what became of them: `claimed` (began, and told the twin), `dropped`, `stopped` (had begun
+    /// too), `duplicate` (ran to the end though the twin began earlier).
+    pub tied: IntCounterVec,
+    /// Claims that did not reach the twin.
+    pub untold: IntCounter,
     /// Searches whose deadline passed while they waited; never run.
     pub expired_in_queue: IntCounter,
     /// Shards whose search the caller stopped.
@@ -60,10 +73,34 @@ impl Metrics {
                 "asked shards by how they ended",
                 "outcome",
             ),
-            shed: metrics::counter(
+            shed: metrics::counter(registry, "canopy_leaf_shed_total", "searches refused before any work"),
+            refused: metrics::counters(
                 registry,
-                "canopy_leaf_shed_total",
-                "searches refused before any work, because the queue was full or the time too short",
+                "canopy_leaf_refused_total",
+                "searches refused before any work, by reason",
+                "reason",
+            ),
+            limit: metrics::gauge(
+                registry,
+                "canopy_leaf_concurrency_limit",
+                "searches that may run and wait at once",
+            ),
+            queued: metrics::gauge(registry, "canopy_leaf_queued_tasks", "tasks that wait for a thread"),
+            standing: metrics::gauge(
+                registry,
+                "canopy_leaf_queue_standing",
+                "1 when the interactive queue stands",
+            ),
+            tied: metrics::counters(
+                registry,
+                "canopy_leaf_tied_total",
+                "tied searches by what became of them",
+                "event",
+            ),
+            untold: metrics::counter(
+                registry,
+                "canopy_leaf_tied_untold_total",
+                "claims that did not reach the twin",
             ),
             expired_in_queue: metrics::counter(
                 registry,

@@ -26,7 +26,7 @@ fn words(replies: &[ShardReply]) -> Vec<&'static str> {
 }
 
 fn cancel_all(query: u8) -> CancelRequest {
-    CancelRequest { query_id: vec![query; 16], attempt_id: 1, shards: vec![] }
+    CancelRequest { query_id: vec![query; 16], attempt_id: 1, ..Default::default() }
 }
 
 #[tokio::test]
@@ -287,6 +287,7 @@ async fn thousand_random_cancels_leave_nothing_behind() {
                     query_id: vec![(round % 251) as u8; 16],
                     attempt_id: round,
                     shards: vec![dice.below(4) as u32],
+                    ..Default::default()
                 };
                 node.cancel(request).await.unwrap();
                 assert_eq!(outcomes(stream, 4).await.len(), 4);
