@@ -42,10 +42,10 @@ impl Scatter {
         Self { latency, copies: copies.to_vec() }
     }
 
-    /// One copy at the `quantile` of a single call.
-    pub fn at_quantile(latency: Latency, quantile: f64) -> Self {
+    /// One copy at the `quantile` of a single call, with this chance.
+    pub fn at_quantile(latency: Latency, quantile: f64, chance: f64) -> Self {
         let delay = Self::unhedged(latency).quantile(quantile, 1);
-        Self { latency, copies: vec![Copy { delay, chance: 1.0 }] }
+        Self { latency, copies: vec![Copy { delay, chance }] }
     }
 
     /// `factor` calls at once.
@@ -81,6 +81,25 @@ impl Scatter {
     /// P(all of `shards` are done by t).
     pub fn done(&self, t: f64, shards: u32) -> f64 {
         (1.0 - self.slow(t)).powi(shards as i32)
+    }
+
+    /// P(all but at most `missing` of `shards` are done by t).
+    pub fn done_but(&self, t: f64, shards: u32, missing: u32) -> f64 {
+        let slow = self.slow(t);
+        let mut ways = 1.0;
+        (0..=missing.min(shards))
+            .map(|open| {
+                if open > 0 {
+                    ways *= f64::from(shards - open + 1) / f64::from(open);
+                }
+                ways * slow.powi(open as i32) * (1.0 - slow).powi((shards - open) as i32)
+            })
+            .sum()
+    }
+
+    /// The time by which all but `missing` of `shards` are done with chance `p`.
+    pub fn quantile_but(&self, p: f64, shards: u32, missing: u32) -> f64 {
+        smallest(|t| self.done_but(t, shards, missing) >= p)
     }
 
     /// The time by which all of `shards` are done with chance `p`.
@@ -231,13 +250,21 @@ mod tests {
 
     #[test]
     fn a_copy_at_the_95th_percentile_costs_five_percent_and_saves_most() {
-        let scatter = Scatter::at_quantile(Latency::with_hiccups(0.005), 0.95);
+        let scatter = Scatter::at_quantile(Latency::with_hiccups(0.005), 0.95, 1.0);
         near(scatter.extra(), 0.05, 0.001);
         near(scatter.quantile(0.99, 100), 37.8, 0.01);
         near(scatter.quantile(0.99, 1), 22.4, 0.01);
         let twice = Scatter::at_once(Latency::with_hiccups(0.005), 2);
         near(twice.extra(), 1.0, 1e-9);
         near(twice.quantile(0.99, 100), 25.6, 0.01);
+    }
+
+    #[test]
+    fn a_quorum_does_not_wait_for_the_last() {
+        let plain = Scatter::unhedged(Latency::with_hiccups(0.005));
+        near(plain.quantile_but(0.5, 100, 1), 21.9, 0.01);
+        near(plain.quantile_but(0.99, 100, 5), 21.4, 0.01);
+        near(plain.quantile_but(0.99, 100, 0), plain.quantile(0.99, 100), 1e-6);
     }
 
     #[test]
@@ -257,8 +284,12 @@ mod tests {
     #[test]
     fn a_little_grace_for_the_last_shard_completes_nearly_all() {
         let latency = Latency::with_hiccups(0.005);
-        let grace =
-            Grace { scatter: Scatter::at_quantile(latency, 0.95), shards: 100, deadline: 250.0, share: 0.05 };
+        let grace = Grace {
+            scatter: Scatter::at_quantile(latency, 0.95, 1.0),
+            shards: 100,
+            deadline: 250.0,
+            share: 0.05,
+        };
         near(grace.quantile(0.5), 23.4, 0.01);
         near(grace.quantile(0.99), 34.5, 0.01);
         near(grace.quantile(0.999), 38.8, 0.01);

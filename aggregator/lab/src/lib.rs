@@ -6,14 +6,19 @@
 //! has an exact value is printed beside the measured one.
 
 pub mod arm;
+pub mod chart;
 pub mod draw;
 pub mod error;
 pub mod exact;
+pub mod jobs;
 pub mod latency;
 pub mod leaf;
 mod normal;
 pub mod policy;
+pub mod preset;
 pub mod scale;
+pub mod statistics;
+pub mod tail;
 pub mod workload;
 mod world;
 

@@ -1,11 +1,12 @@
 //! One arm: what the engine is told to do about the tail.
 
-use std::{fmt, str::FromStr};
+use std::{collections::BTreeMap, fmt, str::FromStr};
 
-use canopy_aggregator::config::GatherConfig;
+use canopy_aggregator::{config::GatherConfig, pick::Strategy};
 use canopy_common::config::Time;
 use canopy_proto::v1;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::{
     error::{Error, Result},
@@ -107,21 +108,44 @@ pub enum Wait {
 pub struct Policy {
     /// When to send another copy.
     pub hedge: Hedge,
+    /// Whom to ask.
+    pub pick: Strategy,
     /// Copies per call that the engine may send.
     pub budget: f64,
     /// When to stop waiting.
     pub wait: Wait,
+    /// Other settings of the engine, by their names in `[gather]`; times in model time.
+    #[serde(default)]
+    pub set: BTreeMap<String, Value>,
 }
 
 impl Policy {
     /// Waits for all, with this hedge and a budget of 5 %.
     pub fn hedge(hedge: Hedge) -> Self {
-        Self { hedge, budget: 0.05, wait: Wait::All }
+        Self { hedge, pick: Strategy::default(), budget: 0.05, wait: Wait::All, set: BTreeMap::new() }
     }
 
-    /// A name that tells arms apart.
+    /// The same with one more setting of the engine.
+    pub fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
+        self.set.insert(key.to_owned(), value.into());
+        self
+    }
+
+    /// A name that tells arms apart: the hedge, and what is not as usual.
     pub fn name(&self) -> String {
-        self.hedge.to_string()
+        let mut name = self.hedge.to_string();
+        if self.pick != Strategy::default() {
+            let pick = serde_json::to_value(self.pick).unwrap_or_default();
+            name = format!("{} {name}", pick.as_str().unwrap_or("other"));
+        }
+        if self.hedge != Hedge::Off && self.budget != 0.05 {
+            name = format!("{name} {}%", (self.budget * 10_000.0).round() / 100.0);
+        }
+        for (key, value) in &self.set {
+            name =
+                format!("{name} {key}={}", value.as_str().map_or_else(|| value.to_string(), str::to_owned));
+        }
+        name
     }
 
     /// Refuses what has no meaning.
@@ -134,14 +158,26 @@ impl Policy {
         Ok(())
     }
 
-    /// The engine's settings, in virtual time. Nothing is kept back for a fetch that does not come.
+    /// The engine's settings, in virtual time. Nothing is kept back for a fetch that does not come, and nothing is sent
+    /// beyond the budget.
     pub fn settings(&self, scale: Scale) -> Result<GatherConfig> {
-        let mut config = GatherConfig { fanout_max: 4096, reserve: Time::ms(0), ..GatherConfig::default() };
+        let mut config = GatherConfig {
+            fanout_max: 4096,
+            pick: self.pick,
+            reserve: Time::ms(0),
+            extra_work_floor: 0,
+            ..GatherConfig::default()
+        };
         if let Wait::Adaptive { enough, grace } = self.wait {
             config.enough_coverage = enough;
             (config.wait_min, config.wait_max) = (grace, grace);
         }
-        scale.settings(&config)
+        let unknown = |error: serde_json::Error| Error::setting("set", error.to_string());
+        let mut value = serde_json::to_value(config).map_err(unknown)?;
+        if let Value::Object(fields) = &mut value {
+            fields.extend(self.set.clone());
+        }
+        scale.settings(&serde_json::from_value(value).map_err(unknown)?)
     }
 
     /// How the engine is asked to hedge.
@@ -173,6 +209,17 @@ impl Policy {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn settings_of_the_engine_are_taken_by_name_and_scaled() {
+        let scale = Scale::new(10).unwrap();
+        let policy = Policy::hedge(Hedge::Auto).with("branch_shards", 7).with("reserve", "3ms");
+        let config = policy.settings(scale).unwrap();
+        assert_eq!((config.branch_shards, config.reserve), (7, Time::ms(30)));
+        assert_eq!(policy.name(), "auto branch_shards=7 reserve=3ms");
+        let wrong = Policy::hedge(Hedge::Off).with("brunch", 7).settings(scale).unwrap_err();
+        assert!(wrong.to_string().starts_with("set: unknown field `brunch`"), "{wrong}");
+    }
 
     #[test]
     fn hedges_parse_what_they_print() {
