@@ -138,15 +138,17 @@ impl Section for GatherConfig {
 #[serde(default, deny_unknown_fields)]
 pub struct AggregatorConfig {
     /// Searches and fetches that run at once; one more is refused before any work, and its caller asks another
-    /// aggregator. Default: 4096.
+    /// aggregator. The limit adapts to latency below this. Default: 4096.
     pub max_in_flight: u32,
+    /// The adaptive limit never goes below this; not above `max_in_flight`. Default: 256.
+    pub min_in_flight: u32,
     /// Searches that took at least this long go to `/debug/slow`. Default: 250ms.
     pub slow_threshold: Time,
 }
 
 impl Default for AggregatorConfig {
     fn default() -> Self {
-        Self { max_in_flight: 4096, slow_threshold: Time::ms(250) }
+        Self { max_in_flight: 4096, min_in_flight: 256, slow_threshold: Time::ms(250) }
     }
 }
 
@@ -154,12 +156,14 @@ impl Section for AggregatorConfig {
     const NAME: &'static str = "aggregator";
     const DOCS: &'static [(&'static str, &'static str)] = &[
         ("max_in_flight", "searches and fetches that run at once; one more is shed; 1..1000000"),
+        ("min_in_flight", "the adaptive limit never goes below this; 1..1000000"),
         ("slow_threshold", "searches that took at least this long go to /debug/slow; 1ms..60s"),
     ];
 
     fn problems(&self) -> Vec<(String, String)> {
         let checks = [
             ("max_in_flight", outside(self.max_in_flight, 1, 1_000_000)),
+            ("min_in_flight", outside(self.min_in_flight, 1, 1_000_000)),
             ("slow_threshold", outside(self.slow_threshold, Time::ms(1), Time::ms(60_000))),
         ];
         checks.into_iter().filter_map(|(key, problem)| Some((key.to_owned(), problem?))).collect()

@@ -8,11 +8,13 @@
 pub mod admission;
 pub mod gate;
 pub mod gradient;
+pub mod metrics;
 pub mod pressure;
 pub mod times;
 
 pub use admission::{Admission, Place, Refusal};
 pub use gate::{Gate, Pass};
 pub use gradient::{Bounds, Gradient};
+pub use metrics::AdmissionMetrics;
 pub use pressure::Pressure;
 pub use times::Times;

@@ -16,6 +16,7 @@ pub mod grpc;
 pub mod health;
 pub mod http;
 pub mod incidents;
+pub mod ladder;
 pub mod language;
 pub mod metrics;
 pub mod page;

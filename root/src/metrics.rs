@@ -1,15 +1,19 @@
 //! Numbers of this root for Prometheus. Labels are closed lists: phase, outcome, reason. What the engine counts is
 //! registered beside them by the engine.
 
-use canopy_common::telemetry::{
-    Telemetry,
-    metrics::{LATENCY, counters, gauge, latency},
+use canopy_common::{
+    limit::{AdmissionMetrics, Gate, Refusal},
+    telemetry::{
+        Telemetry,
+        metrics::{LATENCY, counters, gauge, latency},
+    },
 };
 use prometheus::{Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGauge};
 
 use crate::{
     answer::Answer,
     error::{Error, Result},
+    ladder::Step,
     timeline::Timeline,
 };
 
@@ -22,6 +26,9 @@ pub struct Metrics {
     coverage: Histogram,
     degraded: IntCounterVec,
     in_flight: IntGauge,
+    step: IntGauge,
+    waiting: IntGauge,
+    admission: AdmissionMetrics,
 }
 
 /// Counts a query as running; one that is dropped before its end was cancelled by its client.
@@ -52,6 +59,13 @@ impl Metrics {
             coverage: Histogram::with_opts(coverage.buckets(shares)).expect("metric names are literals"),
             degraded: counters(registry, "canopy_root_degraded_total", "answers by what was cut", "reason"),
             in_flight: gauge(registry, "canopy_root_in_flight", "queries that run now"),
+            step: gauge(
+                registry,
+                "canopy_root_degradation_step",
+                "0: whole answers; 1: no snippets; 2: no batch queries either",
+            ),
+            waiting: gauge(registry, "canopy_root_waiting", "queries that wait for one to end"),
+            admission: AdmissionMetrics::new("root", registry),
         };
         for metric in [
             Box::new(new.phase.clone()) as Box<dyn prometheus::core::Collector>,
@@ -68,6 +82,16 @@ impl Metrics {
     pub fn running(&self) -> Running {
         self.in_flight.inc();
         Running(Some(self.clone()))
+    }
+
+    /// A query was let in, or not.
+    pub fn entered(&self, gate: &Gate, entered: std::result::Result<Step, Refusal>) {
+        self.admission.seen(gate.admission());
+        self.waiting.set(gate.waiting() as i64);
+        match entered {
+            Ok(step) => self.step.set(step as i64),
+            Err(refusal) => self.admission.refused(refusal),
+        }
     }
 
     fn answered(&self, answer: &Answer) {

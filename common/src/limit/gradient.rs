@@ -7,8 +7,9 @@
 //!
 //! Rules. The baseline follows falls at once and rises slowly, and hardly at all in a window that was crowded: else a
 //! lasting overload would become the new normal. A window in which less than half of the limit was used says nothing
-//! about the limit and does not raise it. The limit never leaves its bounds; the lower one keeps all cores busy, so a
-//! wrong guess costs queueing room, never throughput. Units: calls; seconds inside.
+//! about the limit and changes nothing: the latency came from elsewhere. The limit begins in the (geometric) middle and
+//! never leaves its bounds; the lower one keeps all cores busy, so a wrong guess costs queueing room, never throughput.
+//! Units: calls; seconds inside.
 
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ pub const WINDOW: Duration = Duration::from_millis(200);
 const SAMPLES: u32 = 10;
 /// Quotient of latency and baseline that is still well.
 const TOLERANCE: f64 = 2.0;
-/// Share of the new value in each step.
+/// Share of the way down that one step goes.
 const SMOOTHING: f64 = 0.3;
 /// Share of the distance by which the baseline rises in a calm window, and in a crowded one.
 const RISE: [f64; 2] = [1.0 / 32.0, 1.0 / 1024.0];
@@ -52,12 +53,13 @@ struct Window {
 }
 
 impl Gradient {
-    /// Begins at the upper bound: trust until there is a reason not to.
+    /// Begins in the middle.
     pub fn new(bounds: Bounds, now: Instant) -> Self {
         let max = bounds.max.max(1);
         let bounds = Bounds { min: bounds.min.clamp(1, max), max };
         let window = Window { since: now, sum: 0.0, count: 0, most: 0 };
-        Self { bounds, limit: f64::from(max), baseline: 0.0, window }
+        let limit = (f64::from(bounds.min) * f64::from(max)).sqrt();
+        Self { bounds, limit, baseline: 0.0, window }
     }
 
     /// Calls that may run at once.
@@ -89,12 +91,12 @@ impl Gradient {
         } else {
             self.baseline += (short - self.baseline) * RISE[usize::from(crowded)];
         }
-        let gradient = (TOLERANCE * self.baseline / short).clamp(0.5, 1.0);
-        if gradient >= 1.0 && !crowded {
+        if !crowded {
             return;
         }
-        let wanted = self.limit * gradient + self.limit.sqrt();
-        let next = self.limit + (wanted - self.limit) * SMOOTHING;
+        let gradient = (TOLERANCE * self.baseline / short).clamp(0.5, 1.0);
+        let change = self.limit * gradient + self.limit.sqrt() - self.limit;
+        let next = self.limit + if change < 0.0 { change * SMOOTHING } else { change };
         self.limit = next.clamp(f64::from(self.bounds.min), f64::from(self.bounds.max));
     }
 }
@@ -117,10 +119,12 @@ mod tests {
     async fn it_shrinks_when_latency_doubles_twice_and_recovers_by_roots() {
         let mut now = Instant::now();
         let mut gradient = Gradient::new(BOUNDS, now);
-        assert_eq!(gradient.limit(), 400);
+        assert_eq!(gradient.limit(), 56);
         run(&mut gradient, &mut now, 50, 10, 20);
-        assert_eq!((gradient.limit(), gradient.baseline().as_millis()), (400, 10), "calm: nothing to learn");
-        run(&mut gradient, &mut now, 5, 19, 400);
+        assert_eq!((gradient.limit(), gradient.baseline().as_millis()), (56, 10), "calm: nothing to learn");
+        run(&mut gradient, &mut now, 3, 90, 20);
+        assert_eq!(gradient.limit(), 56, "slow, but not for being crowded");
+        run(&mut gradient, &mut now, 40, 19, 400);
         assert_eq!(gradient.limit(), 400, "within the tolerance");
         run(&mut gradient, &mut now, 40, 100, 400);
         let low = gradient.limit();
@@ -165,6 +169,6 @@ mod tests {
             now += WINDOW * 5;
             gradient.ended(now, Duration::from_secs(9), 400);
         }
-        assert_eq!((gradient.limit(), gradient.baseline()), (400, Duration::ZERO));
+        assert_eq!((gradient.limit(), gradient.baseline()), (56, Duration::ZERO));
     }
 }
