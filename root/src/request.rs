@@ -50,7 +50,7 @@ pub struct Wanted {
     /// How to count.
     pub total: v1::TotalMode,
     /// Hedging.
-    pub hedge: v1::HedgeMode,
+    pub hedge: Option<v1::HedgeMode>,
     /// How fresh.
     pub freshness: v1::Freshness,
     /// Order.
@@ -106,7 +106,7 @@ impl Wanted {
                 ..modes::completion(&request.completion, corpus.shards.len())?
             },
             total: modes::total(&request.total)?,
-            hedge: modes::hedge(&request.hedge)?,
+            hedge: modes::hedge(&request.hedge, config.operator_parameters)?,
             freshness: modes::freshness(&request.freshness)?,
             sort: query::sort::parse(&request.sort, schema)?,
             facets: query::facets::parse(&request.facets, config.facet_size, schema)?,
