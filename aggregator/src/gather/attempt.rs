@@ -10,7 +10,10 @@ use std::{
     time::Duration,
 };
 
-use canopy_common::{error::Failure, ids::NodeId};
+use canopy_common::{
+    error::{ErrorClass, Failure},
+    ids::NodeId,
+};
 use canopy_proto::{ReplyStream, v1};
 use futures::{
     Stream,
@@ -60,8 +63,10 @@ pub enum Kind {
     First,
     /// The one before was late.
     Hedge,
-    /// A copy that was sent at once, or the second of two tied ones.
+    /// A copy that was sent at once.
     Copy,
+    /// The second of two that know each other.
+    Tied,
     /// The one before failed.
     Retry(Retry),
 }
@@ -73,13 +78,14 @@ impl Kind {
             Self::First => "first",
             Self::Hedge => "hedge",
             Self::Copy => "copy",
+            Self::Tied => "tied",
             Self::Retry(_) => "retry",
         }
     }
 
     /// Whether it is sent while another one runs.
     pub fn is_hedge(self) -> bool {
-        matches!(self, Self::Hedge | Self::Copy)
+        matches!(self, Self::Hedge | Self::Copy | Self::Tied)
     }
 
     /// The kind of retry it is.
@@ -99,6 +105,8 @@ pub struct Attempt {
     pub branch: usize,
     /// Why it was sent.
     pub kind: Kind,
+    /// It knows its twin.
+    pub tied: bool,
     /// Where its time is noted.
     pub watched: Watched,
     /// Whom it asked.
@@ -119,6 +127,8 @@ pub struct Attempt {
     pub budget: Duration,
     /// Whether it settled a shard.
     pub won: bool,
+    /// The first refusal of a shard that was open.
+    pub refusal: Option<ErrorClass>,
     /// How it ended.
     pub fate: Fate,
     /// Timeline of the far side.

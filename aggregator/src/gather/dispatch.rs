@@ -42,6 +42,8 @@ pub struct Asking {
     pub history: History,
     /// Why it is sent.
     pub kind: Kind,
+    /// Its own number and its twin, when it is tied.
+    pub tie: Option<(u64, v1::Tie)>,
 }
 
 impl Run {
@@ -138,6 +140,12 @@ impl Run {
         None
     }
 
+    /// The number of an attempt that is to be sent.
+    pub(super) fn next_attempt(&mut self) -> u64 {
+        self.numbered += 1;
+        self.context.attempt.0.wrapping_mul(IDS_PER_ATTEMPT).wrapping_add(self.numbered)
+    }
+
     /// Sends an attempt; its index.
     pub(super) fn send(
         &mut self,
@@ -146,17 +154,21 @@ impl Run {
         peer: &dyn SearchNode,
         deadline: Deadline,
     ) -> usize {
-        let Asking { branch, shards, mut history, kind } = asking;
+        let Asking { branch, shards, mut history, kind, tie } = asking;
         history.sent = 1;
         let sent = Instant::now();
         let index = self.attempts.len();
-        let id = self.context.attempt.0.wrapping_mul(IDS_PER_ATTEMPT).wrapping_add(index as u64 + 1);
+        let (id, tie) = tie.map_or_else(|| (self.next_attempt(), None), |(id, tie)| (id, Some(tie)));
+        let tied = tie.is_some();
+        // Both copies are timed by this engine's clock; those of two leaves are never compared.
+        let since = sent.saturating_duration_since(self.schedule.arrival).as_micros() as u64;
         let context = self.context.child(AttemptId(id), deadline);
         let budget = deadline.instant().saturating_duration_since(sent);
         let request = v1::SearchRequest {
             attempt_id: id,
             shards: shards.iter().map(|shard| self.request.shards[*shard as usize].clone()).collect(),
             remaining_us: budget.as_micros() as u64,
+            tie: tie.map(|tie| v1::Tie { start_us: since, ..tie }),
             ..self.template.clone()
         };
         self.ledger.sent(&shards);
@@ -174,6 +186,7 @@ impl Run {
             id,
             branch,
             kind,
+            tied,
             watched,
             replied: vec![false; shards.len()],
             waiting: shards.len() as u32,
@@ -183,6 +196,7 @@ impl Run {
             sent,
             budget,
             won: false,
+            refusal: None,
             fate: Fate::Pending,
             spans: Vec::new(),
             ended: None,
@@ -205,7 +219,7 @@ impl Run {
             self.hedges.dissolved(old);
             self.hedges.added();
             let kind = Kind::Retry(Retry::Transparent);
-            self.dispatch(Asking { branch, shards, history: History::default(), kind });
+            self.dispatch(Asking { branch, shards, history: History::default(), kind, tie: None });
         }
         true
     }

@@ -7,11 +7,13 @@
 
 use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc, time::Duration};
 
+use canopy_common::ids::NodeId;
+use canopy_proto::{SearchNode, v1};
 use tokio::time::Instant;
 
 use super::{
     Gatherer,
-    attempt::{Fate, Kind},
+    attempt::{Attempt, Fate, Kind},
     dispatch::Asking,
     retry::History,
     run::Run,
@@ -33,6 +35,7 @@ struct Due {
     at: Instant,
     branch: usize,
     learned: bool,
+    tied: bool,
 }
 
 /// What a search knows of one of its branches.
@@ -46,6 +49,15 @@ struct Standing {
     /// When the last attempt that replaces another one was sent, and the delay it is due.
     retried: Option<Instant>,
     delay: Duration,
+    /// The tied second attempt, until it is sent.
+    second: Option<Box<Second>>,
+}
+
+/// An attempt that is ready to go.
+struct Second {
+    asking: Asking,
+    node: NodeId,
+    peer: Arc<dyn SearchNode>,
 }
 
 /// The hedges of one search.
@@ -61,7 +73,7 @@ pub(super) struct Hedges {
 
 impl Hedges {
     /// Of a request.
-    pub fn new(engine: &Gatherer, request: &canopy_proto::v1::SearchRequest) -> Self {
+    pub fn new(engine: &Gatherer, request: &v1::SearchRequest) -> Self {
         let config = engine.hedging.config();
         let mode = request.hedge.and_then(HedgeMode::from_wire).unwrap_or(config.mode);
         Self {
@@ -166,7 +178,10 @@ impl Run {
         let shards = self.branches[branch].shards.clone();
         let tokens = self.hedges.ratio * shards.len() as f64;
         self.engine.hedging.asked(&self.hedges.config, tokens);
-        let asking = Asking { branch, shards, history: History::default(), kind: Kind::First };
+        let asking = Asking { branch, shards, history: History::default(), kind: Kind::First, tie: None };
+        if let Decision::Tied(delay) = decision {
+            return self.tie(asking, delay);
+        }
         self.dispatch(asking);
         let now = Instant::now();
         match decision {
@@ -182,10 +197,54 @@ impl Run {
                 }
                 self.hedges.branches[branch].delay = delays.first;
                 for delay in [Some(delays.first), delays.second].into_iter().flatten() {
-                    self.hedges.due.push(Reverse(Due { at: now + delay, branch, learned }));
+                    self.hedges.due.push(Reverse(Due { at: now + delay, branch, learned, tied: false }));
                 }
             }
         }
+    }
+
+    /// Sends the first of two tied attempts, and keeps the second ready.
+    fn tie(&mut self, first: Asking, delay: Duration) {
+        let Some(deadline) = self.schedule.attempt(Instant::now()) else { return self.dispatch(first) };
+        let (branch, mut first) = (first.branch, first);
+        let Some((node, peer)) = self.choose(&mut first) else { return self.dispatch(first) };
+        let (history, shards) = (first.history.clone(), first.shards.clone());
+        let mut second = Asking { branch, shards, history, kind: Kind::Tied, tie: None };
+        if let Some((other, twin)) = self.choose(&mut second) {
+            let (one, two) = (self.next_attempt(), self.next_attempt());
+            let tie = |peer: &NodeId, attempt_id| v1::Tie { peer: peer.to_string(), attempt_id, start_us: 0 };
+            first.tie = Some((one, tie(&other, two)));
+            second.tie = Some((two, tie(&node, one)));
+            let at = Instant::now() + delay;
+            self.hedges.due.push(Reverse(Due { at, branch, learned: false, tied: true }));
+            let second = Second { asking: second, node: other, peer: twin };
+            self.hedges.branches[branch].second = Some(Box::new(second));
+        }
+        self.send(first, node, &*peer, deadline);
+    }
+
+    /// Sends the second of two tied attempts, unless something was heard of the first.
+    fn send_second(&mut self, branch: usize, now: Instant) {
+        let Some(second) = self.hedges.branches[branch].second.take() else { return };
+        let mut of_branch = self.attempts.iter().filter(|attempt| attempt.branch == branch);
+        let alone =
+            of_branch.next().is_some_and(|first| !first.history.reached && first.fate == Fate::Pending)
+                && of_branch.next().is_none();
+        let Some(deadline) = self.schedule.attempt(now).filter(|_| alone) else { return };
+        let Second { asking, node, peer } = *second;
+        self.send(asking, node, &*peer, deadline);
+    }
+
+    /// Whether another attempt of its tie runs: a copy that is refused then was dropped in its favour.
+    pub(super) fn has_twin(&self, index: usize) -> bool {
+        let attempt = &self.attempts[index];
+        let twin = |other: &Attempt| {
+            other.tied
+                && other.branch == attempt.branch
+                && other.id != attempt.id
+                && other.fate == Fate::Pending
+        };
+        attempt.tied && self.attempts.iter().any(twin)
     }
 
     /// What a branch does beside its first attempt.
@@ -235,7 +294,11 @@ impl Run {
     pub(super) fn send_hedges(&mut self, now: Instant) {
         while let Some(Reverse(due)) = self.hedges.due.peek().copied().filter(|due| due.0.at <= now) {
             self.hedges.due.pop();
-            self.hedge(due, now);
+            if due.tied {
+                self.send_second(due.branch, now);
+            } else {
+                self.hedge(due, now);
+            }
         }
     }
 
@@ -287,7 +350,7 @@ impl Run {
             return;
         }
         let history = History { sent: 0, ..self.lineage(branch, &shards) };
-        let mut asking = Asking { branch, shards, history, kind };
+        let mut asking = Asking { branch, shards, history, kind, tie: None };
         if let Some((node, peer)) = self.choose(&mut asking) {
             self.send(asking, node, &*peer, deadline);
         }

@@ -55,6 +55,8 @@ pub struct Run {
     pub(super) spans: Vec<v1::Span>,
     pub(super) hits_this_turn: usize,
     pub(super) hedges: Hedges,
+    /// Attempts numbered so far.
+    pub(super) numbered: u64,
     completion: Completion,
     withdrawals: Option<mpsc::Receiver<Withdrawal>>,
     timer: Pin<Box<Sleep>>,
@@ -81,6 +83,7 @@ impl Run {
             template: Self::template(&request),
             ledger: Ledger::new(&request.shards),
             hedges: Hedges::new(&engine, &request),
+            numbered: 0,
             merge: HitMerge::of(&request),
             timer: Box::pin(sleep_until(schedule.finish_at)),
             gone: Box::pin(context.cancel.clone().cancelled_owned()),

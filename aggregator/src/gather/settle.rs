@@ -54,23 +54,26 @@ impl Run {
         }
         self.merge_hits(index, reply.hits, &accepted);
         self.attempts[index].history.reached = true;
-        let worst = refused.first().map_or(Ending::Nothing, |refused| ending_of(refused.class, true, None));
         self.elsewhere(index, refused);
-        let attempt = &mut self.attempts[index];
-        if attempt.waiting == 0 && attempt.fate == Fate::Pending {
-            attempt.told(if attempt.won { Ending::Answered } else { worst });
-            let lost = worst == Ending::Nothing;
-            let fate = if attempt.won {
-                Fate::Won
-            } else if lost {
-                Fate::Lost
-            } else {
-                Fate::Failed
-            };
+        if self.attempts[index].waiting == 0 && self.attempts[index].fate == Fate::Pending {
+            let (ending, fate) = self.verdict(index);
+            self.attempts[index].told(ending);
             self.end(index, fate);
         }
         self.stop_losers(self.attempts[index].branch, index);
         true
+    }
+
+    /// What an attempt that has said all it was asked says of its node, and how it ended.
+    fn verdict(&self, index: usize) -> (Ending, Fate) {
+        let attempt = &self.attempts[index];
+        match attempt.refusal {
+            _ if attempt.won => (Ending::Answered, Fate::Won),
+            // Dropped by its leaf, because its twin had begun.
+            Some(ErrorClass::Unavailable) if self.has_twin(index) => (Ending::Nothing, Fate::Lost),
+            Some(class) => (ending_of(class, true, None), Fate::Failed),
+            None => (Ending::Nothing, Fate::Lost),
+        }
     }
 
     /// Takes what a message says of its sender.
@@ -136,6 +139,9 @@ impl Run {
             reply = self.refusal(&reply, &node.0);
         }
         let class = class_of(&reply);
+        if self.ledger.is_open(shard) {
+            self.attempts[index].refusal.get_or_insert(class);
+        }
         if let (ErrorClass::Overloaded, Some(flight)) = (class, &self.attempts[index].flight) {
             flight.load().penalise(self.attempts[index].budget);
         }
@@ -247,7 +253,7 @@ impl Run {
             match self.afford(retry, shards.len()) {
                 Some(retry) => {
                     let (history, kind) = (history.with(retry), Kind::Retry(retry));
-                    self.dispatch(Asking { branch, shards, history, kind });
+                    self.dispatch(Asking { branch, shards, history, kind, tie: None });
                 }
                 None => self.unaffordable(&shards),
             }

@@ -290,12 +290,12 @@ impl ClassState {
         match asked.mode {
             HedgeMode::Off => Decision::Nothing(Why::Off),
             HedgeMode::Auto => self.auto(now, config, asked),
-            HedgeMode::Delay(delay) => Decision::After { delays: once(delay), learned: false },
+            HedgeMode::Delay(delay) => Decision::After { delays: each(delay), learned: false },
             HedgeMode::Quantile(quantile) => {
                 let seen = self.attempts.samples() >= ENOUGH;
                 let delay = if seen { self.attempts.survival().quantile(quantile) } else { None };
                 let delay = delay.unwrap_or(config.default_delay).max(SHORTEST);
-                Decision::After { delays: once(delay), learned: true }
+                Decision::After { delays: each(delay), learned: true }
             }
             HedgeMode::Tied => match self.tie_delay(asked.grain) {
                 Some(delay) => Decision::Tied(delay),
@@ -385,6 +385,11 @@ impl ClassState {
             "planned": planned.collect::<Vec<_>>(),
         })
     }
+}
+
+/// A hedge after each `delay` in which nothing came, as far as attempts are allowed.
+fn each(delay: Duration) -> Delays {
+    Delays { second: Some(2 * delay), ..once(delay) }
 }
 
 /// One hedge, always, after `delay`.

@@ -53,7 +53,7 @@ async fn each_mode_is_obeyed() {
     let decide = |mode, class: &mut ClassState| class.decide(now, &config(), &Asked { mode, ..ASKED });
     assert_eq!(decide(HedgeMode::Off, &mut fresh()), Decision::Nothing(Why::Off));
     assert_eq!(decide(HedgeMode::Factor(3), &mut fresh()), Decision::Copies(3));
-    let fixed = Decision::After { delays: once(ms(7)), learned: false };
+    let fixed = Decision::After { delays: each(ms(7)), learned: false };
     assert_eq!(decide(HedgeMode::Delay(ms(7)), &mut fresh()), fixed);
     // Until enough was seen: the configured delay.
     for mode in [HedgeMode::Auto, HedgeMode::Quantile(0.9), HedgeMode::Tied] {
