@@ -1,5 +1,8 @@
 //! A leaf under load and cancels, with searches that a test stands in for: accounts, deadlines, shedding, panics.
 
+mod overload;
+mod tied;
+
 use std::{sync::Arc, time::Duration};
 
 use canopy_common::{
@@ -9,7 +12,7 @@ use canopy_common::{
 };
 use canopy_proto::{
     SearchNode,
-    v1::{CancelRequest, Outcome, SearchReply, ShardReply},
+    v1::{CancelRequest, Outcome, SearchReply, SearchRequest, ShardReply},
 };
 use futures::StreamExt;
 use tokio::time::Instant;
