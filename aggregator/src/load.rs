@@ -152,10 +152,13 @@ impl Load {
 
     /// A reply of the node said how it is.
     pub fn report(&self, call: &v1::CallReport) {
-        let wait = Duration::from_micros(call.queue_wait_us).max(pushback(call.pushback_ms));
+        let wait = Duration::from_micros(call.queue_wait_us);
         let now = Instant::now();
         let mut state = self.state.lock();
         state.estimate.reported(wait, call.in_flight, self.in_flight(), now);
+        if call.pushback_ms > 0 {
+            state.estimate.penalised(pushback(call.pushback_ms), now);
+        }
         state.draining = call.draining.then_some(now);
     }
 

@@ -4,9 +4,13 @@
 
 mod cancel;
 mod deadline;
+mod eject;
 mod fetch;
+mod hedge;
+mod hedge_auto;
 mod levels;
 mod lies;
 mod memory;
+mod pick;
 mod retry;
 mod service;

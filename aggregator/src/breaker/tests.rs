@@ -29,7 +29,9 @@ async fn play(name: &str, steps: Vec<Step>) {
     for (number, step) in steps.into_iter().enumerate() {
         let now = Instant::now();
         match step {
-            Calls(count, sign) => (0..count).for_each(|_| drop(breaker.take(sign, now, now, 0.5))),
+            Calls(count, sign) => (0..count).for_each(|_| {
+                breaker.take(sign, now, now, 0.5);
+            }),
             Wait(ms) => tokio::time::advance(Duration::from_millis(ms)).await,
             Probe(had) => assert_eq!(breaker.take_probe(now), had, "{name}, step {number}"),
             Is(expected) => assert_eq!(word(breaker.position(now)), expected, "{name}, step {number}"),
@@ -139,7 +141,9 @@ async fn late_news_of_old_calls_decide_nothing() {
     let old = Instant::now();
     tokio::time::advance(Duration::from_millis(5)).await;
     let now = Instant::now();
-    (0..5).for_each(|_| drop(breaker.take(Sign::Lost, now, now, 0.5)));
+    (0..5).for_each(|_| {
+        breaker.take(Sign::Lost, now, now, 0.5);
+    });
     assert!(!breaker.take(Sign::Good, old, now, 0.5));
     assert_eq!(word(breaker.position(now)), "gone");
     tokio::time::advance(Duration::from_secs(1)).await;
@@ -152,7 +156,9 @@ async fn late_news_of_old_calls_decide_nothing() {
 async fn the_time_it_stays_open_is_drawn() {
     let length = |lot: f64| {
         let (mut breaker, now) = (Breaker::default(), Instant::now());
-        (0..5).for_each(|_| drop(breaker.take(Sign::Lost, now, now, lot)));
+        (0..5).for_each(|_| {
+            breaker.take(Sign::Lost, now, now, lot);
+        });
         let Position::Open(_, until) = breaker.position(now) else { panic!("open") };
         (until - now).as_millis()
     };

@@ -1,33 +1,41 @@
 //! What is known of one node's speed and queue, and what one more call to it would cost.
 //!
-//! Three things are measured, all with the traffic itself: the response time of calls (smoothed, one part in eight),
-//! and from the report that every reply carries the calls in flight at the node and the wait in its queue. A report is
-//! true for a moment only: what was said last fades to what is usual with a half-life of 250 ms, and what is usual fades
-//! to nothing with one of 2 s, because a node that is no longer asked can't say that its queue is gone.
+//! Three things are measured, all with the traffic itself: the response time of calls, and from the report that every
+//! reply carries the calls in flight at the node and the wait in its queue. What was reported last is true for about as
+//! long as a queue takes to change, two response times; after that only what is usual counts, smoothed over 32 reports.
 //!
-//! Cost, after C3: `wait + q^3 x service`, with `service = response - wait` and `q = 1 + own calls + calls of others +
-//! penalty / service`. The cube makes a queue count more than speed, so that all callers do not run to the node that is
-//! a little faster. A failed or refused call is a penalty of all the time it had, in units of queue, half gone after
-//! 500 ms: a node that refuses at once never looks fast (invariant 5). A response time that nobody has refreshed drifts
-//! towards the typical one of its set (half-life 2 s), so that one hiccup does not shut a node out; a node without any
+//! Cost, after C3: `wait + q^2 x service`, with `service = response - wait` and `q = 1 + 4 x own calls + calls of others
+//! + penalty / service`. The power makes a queue count more than speed, and the weight of the own calls stands for other
+//! callers who see the same and act the same: both keep callers from running to one node together. (With C3's cube and
+//! weight, one of three replicas at a third of the speed gets more than it can do, and the 99th percentile is a third
+//! longer; with neither, bursts pile up.) A failed or refused call is a penalty of all the time it had, in units of
+//! queue, half gone after 500 ms: a node that refuses at once never looks fast (invariant 5).
+//!
+//! Nothing stands for ever: a node that is not asked can't show that it is well again. A response time drifts towards
+//! the typical one of its set and a usual queue to none, both with a half-life of seconds. A node without measurements
 //! counts as typical. Everything is microseconds; all inputs are bounded, so no cost is ever NaN.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Part of a new sample in a smoothed value.
+/// Part of a new sample in a smoothed time, and in the usual number of calls.
 const NEW: f64 = 0.125;
+const NEW_USUAL: f64 = 1.0 / 32.0;
+/// How much an own call counts in the queue.
+const OWN: f64 = 4.0;
 /// Least service time, microseconds: below this all nodes are equally fast.
 const LEAST_US: f64 = 250.0;
 /// Service time of nodes when none of a set was ever measured, microseconds.
 const UNKNOWN_US: f64 = 1000.0;
 /// Longest time that enters an estimate.
 const MOST: Duration = Duration::from_mins(1);
-/// What was reported last fades to the usual in this time, seconds.
-const REPORT_HALF_LIFE: f64 = 0.25;
-/// What is usual fades to nothing in this time, and an old response time to the typical one, seconds.
-const USUAL_HALF_LIFE: f64 = 2.0;
+/// What was reported last is half gone after so many response times, between these, seconds.
+const REPORT_HALF_LIFE: (f64, f64, f64) = (2.0, 0.005, 0.25);
+/// Half-life of a usual queue that nobody refreshed, seconds.
+const USUAL_HALF_LIFE: f64 = 10.0;
+/// Half-life of the distance of an old response time from the typical one, seconds.
+const RESPONSE_HALF_LIFE: f64 = 5.0;
 /// Half-life of a penalty, seconds.
 const PENALTY_HALF_LIFE: f64 = 0.5;
 
@@ -48,16 +56,17 @@ struct Fading {
 }
 
 impl Fading {
-    fn take(this: &mut Option<Self>, value: f64, now: Instant) {
-        let usual = this.map_or(value, |before| before.usual + NEW * (value - before.usual));
+    fn take(this: &mut Option<Self>, value: f64, new: f64, now: Instant) {
+        let usual = this.map_or(value, |before| before.usual + new * (value - before.usual));
         *this = Some(Self { usual, last: value, at: now });
     }
 
-    fn now(this: Option<Self>, now: Instant) -> f64 {
+    /// `half_life` of what was said last, in seconds; `None`: only what is usual.
+    fn now(this: Option<Self>, half_life: Option<f64>, now: Instant) -> f64 {
         let Some(Self { usual, last, at }) = this else { return 0.0 };
         let age = now.saturating_duration_since(at);
-        let value = usual * half(age, USUAL_HALF_LIFE) + (last - usual) * half(age, REPORT_HALF_LIFE);
-        value.max(0.0)
+        let last = half_life.map_or(0.0, |half_life| (last - usual) * half(age, half_life));
+        (usual * half(age, USUAL_HALF_LIFE) + last).max(0.0)
     }
 }
 
@@ -107,8 +116,9 @@ impl Estimate {
 
     /// A reply said how long it waited and how many calls were in flight; `own` of them are ours.
     pub fn reported(&mut self, wait: Duration, in_flight: u32, own: u32, now: Instant) {
-        Fading::take(&mut self.wait, micros(wait), now);
-        Fading::take(&mut self.others, f64::from(in_flight.saturating_sub(own).min(1 << 20)), now);
+        let others = f64::from(in_flight.saturating_sub(own).min(1 << 20));
+        Fading::take(&mut self.wait, micros(wait), NEW, now);
+        Fading::take(&mut self.others, others, NEW_USUAL, now);
     }
 
     /// A call that had `budget` failed or was refused. A smaller penalty never replaces a larger one.
@@ -134,10 +144,12 @@ impl Estimate {
 
     /// All of it, now.
     pub fn read(&self, now: Instant) -> Reading {
+        let (times, least, most) = REPORT_HALF_LIFE;
+        let fresh = self.response.map_or(most, |(response, _)| (times * response / 1e6).clamp(least, most));
         Reading {
             response: self.response.map(|(response, at)| (response, now.saturating_duration_since(at))),
-            wait: Fading::now(self.wait, now),
-            others: Fading::now(self.others, now),
+            wait: Fading::now(self.wait, None, now),
+            others: Fading::now(self.others, Some(fresh), now),
             penalty: self.penalty(now),
         }
     }
@@ -151,15 +163,25 @@ pub fn typical<'a>(readings: impl Iterator<Item = &'a Reading>) -> Option<f64> {
 }
 
 impl Reading {
-    /// What one more call costs where `own` of ours are in flight, among nodes of this typical response time.
-    pub fn cost(&self, own: u32, typical: Option<f64>) -> f64 {
+    fn response(&self, typical: Option<f64>) -> f64 {
         let typical = typical.unwrap_or(UNKNOWN_US);
-        let response = self
-            .response
-            .map_or(typical, |(response, age)| typical + (response - typical) * half(age, USUAL_HALF_LIFE));
+        self.response
+            .map_or(typical, |(response, age)| typical + (response - typical) * half(age, RESPONSE_HALF_LIFE))
+    }
+
+    /// What one more call costs where `own` of ours are in flight, among nodes of this typical response time. Only
+    /// compares with other costs.
+    pub fn cost(&self, own: u32, typical: Option<f64>) -> f64 {
+        let service = (self.response(typical) - self.wait).max(LEAST_US);
+        let queue = 1.0 + OWN * f64::from(own) + self.others + self.penalty / service;
+        self.wait + queue * queue * service
+    }
+
+    /// How long one more call would take, about.
+    pub fn expected(&self, own: u32, typical: Option<f64>) -> f64 {
+        let response = self.response(typical);
         let service = (response - self.wait).max(LEAST_US);
-        let queue = 1.0 + f64::from(own) + self.others.max(self.wait / service) + self.penalty / service;
-        self.wait + queue.powi(3) * service
+        response.max(service * (1.0 + f64::from(own) + self.others)) + self.penalty
     }
 
     /// What a call costs when no other runs there.
@@ -179,14 +201,19 @@ mod tests {
         let mut estimate = Estimate::default();
         let cost = |estimate: &Estimate, own| estimate.read(Instant::now()).cost(own, Some(8000.0)) as u64;
         assert_eq!(cost(&estimate, 0), 8000, "unmeasured counts as typical");
-        assert_eq!(cost(&estimate, 1), 64_000);
+        assert_eq!(cost(&estimate, 1), 25 * 8000);
         estimate.answered(MS(16), Instant::now());
         assert_eq!(cost(&estimate, 0), 16_000);
         estimate.reported(MS(0), 3, 1, Instant::now());
-        assert_eq!(cost(&estimate, 0), 27 * 16_000, "two calls of others");
-        tokio::time::advance(MS(250)).await;
-        let faded = cost(&estimate, 0);
-        assert!(faded < 27 * 16_000 && faded > 16_000, "{faded}");
+        assert_eq!(cost(&estimate, 0), 9 * 16_000, "two calls of others");
+        estimate.reported(MS(0), 10, 0, Instant::now());
+        let now = cost(&estimate, 0);
+        tokio::time::advance(MS(500)).await;
+        let later = cost(&estimate, 0);
+        assert!(
+            now > 100 * 16_000 && later < 12 * 16_000,
+            "what was said last fades to the usual: {now} {later}"
+        );
         tokio::time::advance(Duration::from_mins(10)).await;
         assert_eq!(cost(&estimate, 0), 8000, "nothing stands for ever");
     }
@@ -199,7 +226,7 @@ mod tests {
         let before = estimate.read(now).cost(0, None);
         estimate.penalised(MS(300), now);
         let failed = estimate.read(now).cost(0, None);
-        assert!(failed > 1000.0 * before, "a queue of 15 calls, cubed: {failed}");
+        assert!(failed > 200.0 * before, "a queue of 15 calls, squared: {failed}");
         estimate.penalised(MS(1), now);
         assert_eq!(estimate.read(now).cost(0, None), failed);
         estimate.outlasted(MS(1), now);

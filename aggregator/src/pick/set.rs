@@ -68,6 +68,7 @@ impl Set {
             own: seen.own,
             pressure: f64::from(seen.own) + seen.reading.others,
             cost: seen.reading.cost(seen.own, self.typical),
+            expected: seen.reading.expected(seen.own, self.typical),
             idle: seen.reading.idle(self.typical),
             rank: match choosing.key {
                 Some(key) if choosing.through == Through::Leaf => xxh3_64_with_seed(node.0.as_bytes(), key),

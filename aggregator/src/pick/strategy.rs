@@ -87,7 +87,9 @@ pub struct Candidate {
     pub pressure: f64,
     /// What one more call costs (see [`crate::load`]).
     pub cost: f64,
-    /// The same if it had no calls.
+    /// How long one more call would take, about, microseconds.
+    pub expected: f64,
+    /// The cost if it had no calls.
     pub idle: f64,
     /// Place by rendezvous: the largest is first.
     pub rank: u64,
