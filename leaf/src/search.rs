@@ -166,9 +166,18 @@ impl Stream {
         self.pushback
     }
 
-    fn settle_open(&self, outcome: Outcome, reason: &str) {
+    /// The deadline came first: before any thread began, or while they searched.
+    fn too_late(&self) {
+        if self.call.begun() {
+            self.settle_open(Outcome::TimedOut, "the deadline passed");
+        } else if self.settle_open(Outcome::TimedOut, work::EXPIRED) > 0 {
+            self.parts.metrics.expired_in_queue.inc();
+        }
+    }
+
+    fn settle_open(&self, outcome: Outcome, reason: &str) -> usize {
         let node = &self.parts.shards.node.0;
-        self.parts.settle_open(&self.call, &[], |index| reply::unanswered(index, node, outcome, reason));
+        self.parts.settle_open(&self.call, &[], |index| reply::unanswered(index, node, outcome, reason))
     }
 
     async fn next(&mut self) -> Option<Result<SearchReply, Failure>> {
@@ -205,7 +214,7 @@ impl Stream {
                 () = self.call.wake.notified() => false,
                 () = tokio::time::sleep_until(wake_at) => {
                     if self.context.deadline.expired() {
-                        self.settle_open(Outcome::TimedOut, "the deadline passed");
+                        self.too_late();
                     }
                     true
                 }

@@ -197,3 +197,6 @@ fn context(asked: &Asked, wanted: &Wanted) -> Result<RequestContext> {
     let context = RequestContext::new(asked.query, AttemptId(0), deadline);
     Ok(RequestContext { priority: wanted.priority, ..context })
 }
+
+#[cfg(test)]
+mod tests;

@@ -18,15 +18,19 @@ use crate::{
     search_shard::ShardResult,
 };
 
+/// What is said of a search that no thread began before its deadline.
+pub const EXPIRED: &str = "the deadline passed in the queue of this leaf";
+
 /// What a search thread does with one task of a call.
 pub fn work(parts: &Arc<Parts>, call: &Arc<Call>, turn: Turn) {
     let node = &parts.shards.node.0;
     match turn {
         Turn::Run(_) => {}
         Turn::Expired(_) => {
-            parts.metrics.expired_in_queue.inc();
-            let reason = "the deadline passed in the queue of this leaf";
-            parts.settle_open(call, &[], |index| reply::unanswered(index, node, Outcome::TimedOut, reason));
+            let make = |index| reply::unanswered(index, node, Outcome::TimedOut, EXPIRED);
+            if parts.settle_open(call, &[], make) > 0 && !call.begun() {
+                parts.metrics.expired_in_queue.inc();
+            }
             return;
         }
         Turn::Shed(waited) => {
