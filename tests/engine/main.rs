@@ -3,6 +3,7 @@
 //! `service`, serves an aggregator over real sockets.
 
 mod cancel;
+mod connections;
 mod deadline;
 mod eject;
 mod fetch;
@@ -14,3 +15,4 @@ mod memory;
 mod pick;
 mod retry;
 mod service;
+mod tied;

@@ -117,6 +117,8 @@ pub struct Seen {
     pub running: AtomicU64,
     /// Time each search was given, in order.
     pub budgets: Mutex<Vec<Duration>>,
+    /// Tied searches that came: their attempt, and their twin.
+    pub ties: Mutex<Vec<(u64, v1::Tie)>>,
     /// Shards that a cancel named.
     pub cancelled: AtomicU64,
     /// Items fetched by address.
@@ -319,6 +321,9 @@ impl SearchNode for ModelLeaf {
         self.seen.searches.fetch_add(1, Ordering::SeqCst);
         self.seen.shards.fetch_add(request.shards.len() as u64, Ordering::SeqCst);
         self.seen.budgets.lock().push(context.deadline.remaining());
+        if let Some(tie) = &request.tie {
+            self.seen.ties.lock().push((request.attempt_id, tie.clone()));
+        }
         let walk = Walk {
             node: self.node.clone(),
             corpus: self.corpus.clone(),

@@ -79,7 +79,7 @@ impl Hedges {
         Self {
             mode,
             ratio: config.ratio(request.extra_work_ratio),
-            cost: if mode == HedgeMode::Off { 0 } else { policy::cost(request) },
+            cost: policy::cost(request),
             config,
             due: BinaryHeap::new(),
             branches: Vec::new(),
