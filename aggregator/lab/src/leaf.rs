@@ -10,11 +10,19 @@
 
 mod counts;
 mod queue;
+mod tie;
 
-use std::{future::poll_fn, sync::Arc, task::Poll};
+use std::{
+    future::poll_fn,
+    sync::{Arc, Weak},
+    task::Poll,
+    time::Duration,
+};
 
 use canopy_common::{
     error::{ErrorClass, Failure},
+    ids::NodeId,
+    limit::Times,
     request::RequestContext,
 };
 use canopy_proto::{ReplyStream, SearchNode, v1};
@@ -26,7 +34,9 @@ use tokio::time::{Instant, sleep_until};
 use crate::{draw, latency::Latency, scale::Scale};
 
 pub use counts::Counts;
-use queue::{Admitted, Queue};
+pub use queue::Protected;
+use queue::{Call, Queue, Turn};
+use tie::Ties;
 
 /// Documents of every shard.
 pub const DOCUMENTS: u64 = 1000;
@@ -73,6 +83,10 @@ pub struct Ground {
     pub slowness: Vec<Slowness>,
     /// Queries before this one are not counted.
     pub warmup: u64,
+    /// How the line protects itself; `None`: not at all.
+    pub protected: Option<Protected>,
+    /// Virtual time of a message from leaf to leaf.
+    pub travel: Duration,
     /// When the arm began.
     pub start: Instant,
 }
@@ -88,19 +102,21 @@ struct Copies {
 }
 
 /// What the replicas of one shard have in common: which copies of a query they have seen.
-#[derive(Debug)]
-pub struct Siblings(Mutex<Vec<Copies>>);
+pub struct Siblings {
+    recent: Mutex<Vec<Copies>>,
+    leaves: Mutex<Vec<(NodeId, Weak<ModelLeaf>)>>,
+}
 
 impl Default for Siblings {
     fn default() -> Self {
-        Self(Mutex::new(vec![Copies::default(); RECENT]))
+        Self { recent: Mutex::new(vec![Copies::default(); RECENT]), leaves: Mutex::default() }
     }
 }
 
 impl Siblings {
     /// Changes the line of a query and says what it was before.
     fn note(&self, query: u64, change: impl FnOnce(&mut Copies)) -> Copies {
-        let mut recent = self.0.lock();
+        let mut recent = self.recent.lock();
         let line = &mut recent[query as usize % RECENT];
         if line.query != query + 1 {
             *line = Copies { query: query + 1, ..Copies::default() };
@@ -110,9 +126,18 @@ impl Siblings {
         before
     }
 
+    /// A replica has a name.
+    pub fn join(&self, name: NodeId, leaf: &Arc<ModelLeaf>) {
+        self.leaves.lock().push((name, Arc::downgrade(leaf)));
+    }
+
+    fn named(&self, name: &NodeId) -> Option<Arc<ModelLeaf>> {
+        self.leaves.lock().iter().find(|leaf| leaf.0 == *name)?.1.upgrade()
+    }
+
     /// Whether some copy of the query was answered.
     pub fn finished(&self, query: u64) -> bool {
-        let line = self.0.lock()[query as usize % RECENT];
+        let line = self.recent.lock()[query as usize % RECENT];
         line.query == query + 1 && line.finished > 0
     }
 }
@@ -130,6 +155,9 @@ pub struct ModelLeaf {
 struct State {
     queue: Queue,
     counts: Counts,
+    ties: Ties,
+    /// Times of finished work, for what can't be in time.
+    times: Times,
     /// All calls that came, warm-up included.
     calls: u64,
 }
@@ -137,7 +165,13 @@ struct State {
 impl ModelLeaf {
     /// A replica of `shard`, `factor` times slower than the model.
     pub fn new(ground: Arc<Ground>, siblings: Arc<Siblings>, shard: u32, factor: f64) -> Self {
-        let state = State { queue: Queue::new(ground.workers), counts: Counts::default(), calls: 0 };
+        let state = State {
+            queue: Queue::new(ground.workers, ground.protected, ground.start),
+            times: Times::default(),
+            counts: Counts::default(),
+            ties: Ties::default(),
+            calls: 0,
+        };
         Self { ground, siblings, shard, factor, state: Mutex::new(state) }
     }
 
@@ -152,7 +186,7 @@ impl ModelLeaf {
     }
 
     /// Virtual time of this copy of this query, if it begins at `now`.
-    fn service(&self, query: u64, copy: u32, now: Instant) -> std::time::Duration {
+    fn service(&self, query: u64, copy: u32, now: Instant) -> Duration {
         let ground = &self.ground;
         let unit = draw::unit(&[ground.seed, query, u64::from(self.shard), u64::from(copy)]);
         let at = ground.scale.ms(now - ground.start);
@@ -169,11 +203,10 @@ impl ModelLeaf {
 
     /// A worker is free: what is next may begin.
     fn release(self: &Arc<Self>) {
-        let next = self.state.lock().queue.release();
-        match next {
-            Some(Admitted::Waits(waker)) => waker.wake(),
-            Some(Admitted::Orphan { query, copy }) => self.run_for_nobody(query, copy),
-            None => {}
+        let next = self.state.lock().queue.release(Instant::now());
+        next.wake.into_iter().for_each(std::task::Waker::wake);
+        if let Some(call) = next.orphan {
+            self.run_for_nobody(call.query, call.copy);
         }
     }
 
@@ -228,7 +261,7 @@ struct Visit {
 }
 
 impl Visit {
-    fn arrive(leaf: &Arc<ModelLeaf>, query: u64) -> Self {
+    fn arrive(leaf: &Arc<ModelLeaf>, query: u64, deadline: Instant) -> Self {
         let copy = leaf.siblings.note(query, |copies| copies.arrived += 1).arrived;
         let ticket = {
             let mut state = leaf.state.lock();
@@ -237,23 +270,38 @@ impl Visit {
                 state.counts.arrived += 1;
                 state.counts.copies += u64::from(copy > 0);
             }
-            state.queue.enter(query, copy)
+            let now = Instant::now();
+            let left = deadline.saturating_duration_since(now);
+            // Nine of ten take longer than is left: not even tried while others wait.
+            let late = state.queue.full() && leaf.ground.protected.is_some() && left < state.times.p90();
+            if late { None } else { Some(state.queue.enter(Call { query, copy, deadline }, now)) }
         };
-        Self { leaf: leaf.clone(), query, copy, ticket, arrived: Instant::now(), phase: Phase::Queued }
+        let phase = if ticket.is_some() { Phase::Queued } else { Phase::Done };
+        let ticket = ticket.unwrap_or(u64::MAX);
+        Self { leaf: leaf.clone(), query, copy, ticket, arrived: Instant::now(), phase }
     }
 
-    /// Waits for a worker and begins; when the work will be done.
-    async fn begin(&mut self) -> Instant {
-        poll_fn(|cx| {
-            let admitted = self.leaf.state.lock().queue.poll(self.ticket, cx.waker());
-            if admitted { Poll::Ready(()) } else { Poll::Pending }
+    /// Waits for a worker and begins; when the work will be done, or why it is not.
+    async fn begin(&mut self) -> Result<Instant, v1::Outcome> {
+        if matches!(self.phase, Phase::Done) {
+            self.leaf.count(self.query, |counts| counts.refused += 1);
+            return Err(v1::Outcome::Shed);
+        }
+        let turn = poll_fn(|cx| match self.leaf.state.lock().queue.poll(self.ticket, cx.waker()) {
+            Some(turn) => Poll::Ready(turn),
+            None => Poll::Pending,
         })
         .await;
+        if turn != Turn::Run {
+            self.phase = Phase::Done;
+            self.leaf.count(self.query, |counts| counts.refused += 1);
+            return Err(if turn == Turn::Shed { v1::Outcome::Shed } else { v1::Outcome::TimedOut });
+        }
         let began = Instant::now();
         let ends = began + self.leaf.service(self.query, self.copy, began);
         self.phase = Phase::Running { began, ends };
         self.leaf.begun(self.query);
-        ends
+        Ok(ends)
     }
 
     fn finish(&mut self, shards: usize, version: u64) -> v1::SearchReply {
@@ -262,7 +310,13 @@ impl Visit {
         };
         self.leaf.siblings.note(self.query, |copies| copies.finished += 1);
         self.leaf.worked(self.query, began, |counts| counts.finished += 1);
-        let in_flight = self.leaf.state.lock().queue.len();
+        let in_flight = {
+            let state = self.leaf.state.lock();
+            if self.leaf.ground.protected.is_some() {
+                state.times.record(began.elapsed());
+            }
+            state.queue.len()
+        };
         self.leaf.release();
         let answer = |shard| v1::ShardReply {
             shard,
@@ -279,6 +333,26 @@ impl Visit {
             ..Default::default()
         };
         let shards = (0..shards as u32).map(answer).collect();
+        v1::SearchReply { shards, call: Some(call), ..Default::default() }
+    }
+
+    /// It goes without having searched.
+    fn gone(self, shards: usize, outcome: v1::Outcome) -> v1::SearchReply {
+        let (leaf, arrived) = (self.leaf.clone(), self.arrived);
+        drop(self);
+        let gone = |shard| v1::ShardReply {
+            shard,
+            outcome: outcome as i32,
+            reason: "not searched".to_owned(),
+            ..Default::default()
+        };
+        let call = v1::CallReport {
+            in_flight: leaf.state.lock().queue.len(),
+            queue_wait_us: arrived.elapsed().as_micros() as u64,
+            epoch: 1,
+            ..Default::default()
+        };
+        let shards = (0..shards as u32).map(gone).collect();
         v1::SearchReply { shards, call: Some(call), ..Default::default() }
     }
 }
@@ -326,11 +400,17 @@ fn number(context: &RequestContext) -> u64 {
 
 impl SearchNode for Asked {
     fn search(&self, context: RequestContext, request: v1::SearchRequest) -> ReplyStream {
-        let mut visit = Visit::arrive(&self.0, number(&context));
+        let mut visit = Visit::arrive(&self.0, number(&context), context.deadline.instant());
         let (shards, version) = (request.shards.len(), request.version);
+        if let Some(tie) = request.tie {
+            let reply = async move { Ok(tie::serve(visit, &context, tie, shards, version).await) };
+            return stream::once(reply).boxed();
+        }
         let reply = async move {
-            let ends = visit.begin().await;
-            sleep_until(ends).await;
+            match visit.begin().await {
+                Ok(ends) => sleep_until(ends).await,
+                Err(outcome) => return Ok(visit.gone(shards, outcome)),
+            }
             Ok(visit.finish(shards, version))
         };
         stream::once(reply).boxed()

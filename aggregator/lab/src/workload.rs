@@ -22,6 +22,15 @@ pub struct Rate {
     pub per_ms: f64,
 }
 
+/// How the queues of leaves protect themselves.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Protect {
+    /// Most calls that wait at a leaf.
+    pub room: u32,
+    /// Longest wait in a queue that stands, model ms.
+    pub shed_after: f64,
+}
+
 /// A workload.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Workload {
@@ -35,6 +44,8 @@ pub struct Workload {
     pub workers: u32,
     /// What happens to work that nobody waits for.
     pub cancel: Cancel,
+    /// How their queues protect themselves; `None`: not at all.
+    pub protected: Option<Protect>,
     /// How many times slower the first replica of each shard is; 1: not.
     pub slow: f64,
     /// Times when all leaves are slow.
@@ -49,6 +60,8 @@ pub struct Workload {
     pub callers: u32,
     /// Deadline of a query, model ms.
     pub deadline: f64,
+    /// Time of a message from leaf to leaf, model ms.
+    pub travel: f64,
     /// Seed of all draws.
     pub seed: u64,
     /// Virtual milliseconds in one model millisecond.
@@ -64,6 +77,7 @@ impl Workload {
             replicas: 2,
             workers: 0,
             cancel: Cancel::Running,
+            protected: None,
             slow: 1.0,
             slowness: Vec::new(),
             rates: vec![Rate { from: 0.0, per_ms: 0.1 }],
@@ -71,6 +85,7 @@ impl Workload {
             warmup: 500,
             callers: 1,
             deadline: 10_000.0,
+            travel: 0.05,
             seed: 1,
             scale: 20,
         }
@@ -100,6 +115,7 @@ impl Workload {
         Error::within("warmup", self.warmup, 0, 10_000_000)?;
         Error::within("callers", self.callers, 1, 1000)?;
         Error::within("deadline", self.deadline, 1.0, 600_000.0)?;
+        Error::within("travel", self.travel, 0.0, 1000.0)?;
         if self.rates.is_empty()
             || self.rates.iter().any(|rate| !(rate.per_ms > 0.0 && rate.per_ms <= 1000.0))
         {

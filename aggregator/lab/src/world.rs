@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use crate::{
     draw,
     error::Result,
-    leaf::{Asked, Counts, DOCUMENTS, Ground, ModelLeaf, Siblings},
+    leaf::{Asked, Counts, DOCUMENTS, Ground, ModelLeaf, Protected, Siblings},
     policy::Policy,
     scale::Scale,
     workload::Workload,
@@ -74,6 +74,11 @@ impl World {
             cancel: workload.cancel,
             slowness: workload.slowness.clone(),
             warmup: workload.warmup,
+            protected: workload.protected.map(|protect| Protected {
+                room: protect.room as usize,
+                shed_after: scale.span(protect.shed_after),
+            }),
+            travel: scale.span(workload.travel),
             start,
         });
         let mut routing = RoutingSnapshot { epoch: Epoch(1), ..RoutingSnapshot::default() };
@@ -87,6 +92,7 @@ impl World {
             for (replica, name) in names.iter().enumerate() {
                 let factor = if replica == 0 { workload.slow } else { 1.0 };
                 let leaf = Arc::new(ModelLeaf::new(ground.clone(), same.clone(), shard, factor));
+                same.join(name.clone(), &leaf);
                 let node: Arc<dyn SearchNode> = Arc::new(Asked(leaf.clone()));
                 peers.insert(name.clone(), node);
                 leaves.push(leaf);

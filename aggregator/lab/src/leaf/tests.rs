@@ -17,7 +17,19 @@ fn ground(workers: u32, cancel: Cancel) -> Arc<Ground> {
         Latency { body: Body::Fixed { mean: 10.0 }, hiccups: Hiccups { share: 0.0, from: 0.0, to: 0.0 } };
     let slowness = vec![Slowness { from: 1000.0, to: 2000.0, factor: 3.0 }];
     let scale = Scale::new(10).unwrap();
-    Arc::new(Ground { scale, latency, seed: 1, workers, cancel, slowness, warmup: 0, start: Instant::now() })
+    let (travel, start) = (Duration::from_millis(1), Instant::now());
+    Arc::new(Ground {
+        scale,
+        latency,
+        seed: 1,
+        workers,
+        cancel,
+        slowness,
+        warmup: 0,
+        protected: None,
+        travel,
+        start,
+    })
 }
 
 fn leaf(ground: &Arc<Ground>, siblings: &Arc<Siblings>) -> Asked {

@@ -96,6 +96,9 @@ pub struct Args {
     /// Deadline of a query
     #[arg(long, value_parser = millis, value_name = "250ms")]
     deadline: Option<f64>,
+    /// Time of a message from leaf to leaf
+    #[arg(long, value_parser = millis, value_name = "50us")]
+    travel: Option<f64>,
     /// all, all_but:K or adaptive
     #[arg(long)]
     completion: Option<String>,
@@ -187,6 +190,7 @@ impl Args {
         set(&mut workload.latency.hiccups.to, self.hiccup_to);
         set(&mut workload.slow, self.slow);
         set(&mut workload.deadline, self.deadline);
+        set(&mut workload.travel, self.travel);
         workload.slowness.extend(&self.slowness);
         workload.replicas = self.replicas.unwrap_or(workload.replicas);
         workload.workers = self.workers.unwrap_or(workload.workers);
