@@ -31,7 +31,7 @@ const MS: fn(u64) -> Duration = Duration::from_millis;
 
 /// One shard on so many leaves, asked without hedges.
 fn tree(replicas: usize, pick: Strategy) -> ModelTree {
-    let corpus = Arc::new(ModelCorpus::generate(5, 1, 10));
+    let corpus = Arc::new(ModelCorpus::generate(5, 1, 100));
     let gather = GatherConfig { pick, hedge: HedgeMode::Off, ..GatherConfig::default() };
     let tree = ModelTree::new(corpus, &Shape { leaves: replicas, replicas, gather, ..Default::default() });
     for leaf in &tree.leaves {
