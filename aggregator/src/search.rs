@@ -103,6 +103,7 @@ struct Searching {
     slow: SlowQueries,
     slow_threshold: Duration,
     place: Place,
+    drain: Drain,
 }
 
 /// Takes the search out of the list of running ones when it ends.
@@ -119,7 +120,10 @@ impl Searching {
     async fn next(mut self) -> (Result<v1::SearchReply, Failure>, Option<Self>) {
         let decision = self.run.advance(Some(self.linger)).await;
         let in_flight = self.place.place.in_flight();
-        let reply = self.run.batch(decision, in_flight);
+        let mut reply = self.run.batch(decision, in_flight);
+        if let Some(call) = &mut reply.call {
+            call.draining = self.drain.started();
+        }
         let Some(decision) = decision else { return (Ok(reply), Some(self)) };
         if self.run.took() >= self.slow_threshold {
             self.slow.push(self.run.record(decision));
@@ -154,6 +158,7 @@ impl SearchNode for AggregatorNode {
             registered,
             slow: self.slow.clone(),
             slow_threshold: self.config.slow_threshold.0,
+            drain: self.drain.clone(),
             place,
         };
         let next = move |searching: Option<Searching>| {

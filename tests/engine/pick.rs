@@ -170,6 +170,30 @@ async fn a_fresh_replica_gets_at_most_its_share_in_its_first_second() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn replicas_that_are_added_under_load_get_their_part() {
+    let mut tree = tree(4, Strategy::Adaptive);
+    for leaf in &tree.leaves {
+        leaf.script(|script| script.start = MS(8));
+        leaf.workers(2);
+    }
+    let whole = tree.routing.clone();
+    let mut routing = (*whole).clone();
+    for replicas in routing.corpora.get_mut("web").unwrap().shards.values_mut() {
+        *replicas = replicas[..2].to_vec().into();
+    }
+    tree.routing = Arc::new(routing);
+    let callers = callers(&tree, 4);
+    offer(&tree, &callers, 250.0, 1500, 1).await;
+    tree.routing = whole;
+    offer(&tree, &callers, 250.0, 3000, 2).await;
+    let before = searches(&tree);
+    offer(&tree, &callers, 250.0, 2000, 3).await;
+    let shares: Vec<f64> = since(&tree, &before).iter().map(|calls| *calls as f64 / 2000.0).collect();
+    println!("two replicas became four 12 s ago; each gets {shares:.3?}");
+    assert!(shares.iter().all(|share| (0.225..=0.275).contains(share)), "{shares:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn one_slow_replica_of_three_is_asked_less_and_costs_the_tail_little() {
     let mut tails = BTreeMap::new();
     for pick in [Strategy::Adaptive, Strategy::PowerOfTwo, Strategy::LeastOutstanding] {
