@@ -2,6 +2,7 @@
 //! same engine.
 
 pub mod breaker;
+pub mod canary;
 pub mod config;
 pub mod endpoints;
 pub mod error;

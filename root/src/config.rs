@@ -42,6 +42,9 @@ pub struct RootConfig {
     /// Whether answers are cut under load before queries are refused: first the snippets, then batch queries; an
     /// answer says what it lacks. Default: true.
     pub degrade: bool,
+    /// Whether queries of a shape (structure without words) that was never seen before are tried on one leaf first. If
+    /// that leaf is lost, the shape is refused. Costs unseen shapes the time of one leaf. Default: false.
+    pub canary: bool,
     /// Client connections held at once; one more waits to be accepted. Default: 8192.
     pub max_connections: u32,
     /// Queries that took at least this long go to `/debug/slow`. Default: 250ms.
@@ -88,6 +91,7 @@ impl Default for RootConfig {
             queue: 64,
             queue_wait: Time::ms(50),
             degrade: true,
+            canary: false,
             max_connections: 8192,
             slow_threshold: Time::ms(250),
             snippet_chars: 240,
@@ -116,6 +120,7 @@ impl Section for RootConfig {
         ("queue", "queries of each priority that may wait for one to end; 0..100000"),
         ("queue_wait", "how long they wait at most; 0s..10s"),
         ("degrade", "whether answers are cut under load before queries are refused"),
+        ("canary", "whether queries of an unseen shape are tried on one leaf first"),
         ("max_connections", "client connections held at once; 1..1000000"),
         ("slow_threshold", "queries that took this long go to /debug/slow; 0s..60s"),
         ("snippet_chars", "longest snippet, characters; 40..2000"),

@@ -39,6 +39,11 @@ pub enum Error {
     /// Too many queries at once, or too little time among them; refused before any work.
     #[error("{}", busy(.0))]
     Busy(Refusal),
+    /// A query of this shape was tried on one leaf, which was lost.
+    #[error(
+        "the first query of this form lost a leaf, so it is not sent to the others; try another form, or again later"
+    )]
+    Deadly,
     /// Less was searched than the client asked for.
     #[error("coverage {:.4} is below min_coverage {wanted}{}", .report.documents.ratio, because(.report))]
     UnderCoverage {
@@ -134,7 +139,7 @@ impl Classify for Error {
             Self::Refused(failure) => failure.class,
             Self::UnknownCorpus(_) => ErrorClass::NotFound,
             Self::CursorExpired(_) => ErrorClass::FailedPrecondition,
-            Self::NotOpen { .. } | Self::UnderCoverage { .. } => ErrorClass::Unavailable,
+            Self::NotOpen { .. } | Self::UnderCoverage { .. } | Self::Deadly => ErrorClass::Unavailable,
             Self::Busy(_) => ErrorClass::Overloaded,
             Self::NothingAnswered { class, .. } => *class,
             Self::TooLate(_) => ErrorClass::DeadlineExceeded,

@@ -6,6 +6,7 @@
 
 pub mod account;
 pub mod answer;
+pub mod canary;
 pub mod config;
 pub mod cursors;
 pub mod error;

@@ -110,6 +110,7 @@ fn outcome(error: &Error) -> &'static str {
         Error::UnderCoverage { .. } => "under_coverage",
         Error::NothingAnswered { .. } => "nothing_answered",
         Error::Busy(_) => "shed",
+        Error::Deadly => "deadly",
         Error::NotOpen { .. } => "not_open",
         Error::TooLate(_) => "too_late",
         Error::Version(_) | Error::Io { .. } => "error",

@@ -21,6 +21,7 @@ use tokio::time::Instant;
 use crate::{
     account,
     answer::{Answer, Warning},
+    canary::Canary,
     config::RootConfig,
     error::{Error, Result},
     fetch,
@@ -63,6 +64,8 @@ pub struct Root {
     pub gate: Arc<Gate>,
     /// What is left out under load.
     pub degradation: Degradation,
+    /// Tries unseen shapes; `None`: off.
+    pub canary: Option<Canary>,
     /// Waits for running queries.
     pub drain: Drain,
 }
@@ -153,6 +156,9 @@ impl Root {
         let request = Arc::new(plan::search(asked.query, &wanted, parsed, &corpus, &self.routing));
         trail.timeline.end("parse");
 
+        if let Some(canary) = self.canary.as_ref().filter(|_| !nothing) {
+            canary.pass(&self.gatherer, &context, &self.routing, &request, self.dice.next_u64()).await?;
+        }
         trail.gathered = if nothing {
             account::nothing_to_find(&request)
         } else {

@@ -18,6 +18,7 @@ use canopy_proto::v1::search_server::SearchServer;
 use canopy_topology::{config::Role, routing::RoutingSnapshot};
 
 use crate::{
+    canary::Canary,
     config::RootConfig,
     error::{Error, Result},
     grpc::SearchService,
@@ -75,6 +76,7 @@ pub fn root(
         incidents: Incidents::default(),
         gate: Arc::new(gate),
         degradation: Degradation::new(config.degrade),
+        canary: config.canary.then(Canary::default),
         drain: drain.clone(),
         config,
     }
