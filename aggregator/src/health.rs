@@ -121,6 +121,7 @@ impl Health for AggregatorHealth {
             "shards": corpora,
             "in_flight": self.node.in_flight(),
             "nodes": self.engine.loads().status(),
+            "hedging": self.engine.hedging().status(),
         })
     }
 }

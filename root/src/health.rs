@@ -96,6 +96,7 @@ impl Health for RootHealth {
             "draining": self.root.drain.started(),
             "corpora": self.root.versions.status(),
             "nodes": self.root.gatherer.loads().status(),
+            "hedging": self.root.gatherer.hedging().status(),
         })
     }
 }

@@ -130,12 +130,7 @@ impl Watched {
             return;
         }
         if self.kind.is_hedge() {
-            let metrics = &self.engine.hedging.metrics;
-            match fate {
-                Fate::Won => metrics.won.inc(),
-                Fate::Failed => metrics.failed.inc(),
-                Fate::Pending | Fate::Lost | Fate::Cancelled => metrics.lost.inc(),
-            }
+            self.engine.hedging.metrics.ended(fate);
         }
         let Some(class) = &self.class else { return };
         class.with(|state| {
@@ -325,7 +320,8 @@ impl Run {
         }
         match self.engine.hedging.may_hedge(&self.hedges.config, open.len(), due.learned) {
             Ok(()) => self.another(due.branch, Kind::Hedge),
-            Err(Refusal::Withheld) => self.hedges.branches[due.branch].over = true,
+            // The second one may go: a stall that is seen so long is seen.
+            Err(Refusal::Withheld) => {}
             Err(Refusal::Denied) => self.tail.budget_denied += 1,
         }
     }

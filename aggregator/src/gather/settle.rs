@@ -255,6 +255,8 @@ impl Run {
                     let (history, kind) = (history.with(retry), Kind::Retry(retry));
                     self.dispatch(Asking { branch, shards, history, kind, tie: None });
                 }
+                // A subtree of which nothing ever began costs its leaves nothing to be asked directly.
+                None if self.around_aggregators(branch, &shards, &history) => {}
                 None => self.unaffordable(&shards),
             }
         }

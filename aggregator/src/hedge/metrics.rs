@@ -5,6 +5,7 @@ use canopy_common::telemetry::metrics;
 use prometheus::{Gauge, IntCounter, Opts, Registry};
 
 use super::class::Decision;
+use crate::gather::attempt::Fate;
 
 /// Counters of one engine's hedges.
 #[derive(Clone)]
@@ -23,6 +24,7 @@ pub struct HedgeMetrics {
     pub withheld: IntCounter,
     /// Tokens in the bucket.
     pub budget: Gauge,
+    ratio: Gauge,
     delay: Gauge,
     second_delay: Gauge,
     probability: Gauge,
@@ -50,16 +52,22 @@ impl HedgeMetrics {
             denied: counter("hedges_denied_budget_total", "hedges and retries that the budget refused"),
             withheld: counter("hedges_withheld_total", "due hedges withheld to keep the tail seen"),
             budget: gauge("extra_work_tokens", "shards that may be asked once more"),
+            ratio: gauge("hedge_win_ratio", "share of the hedges that ended and had won"),
             delay: gauge("hedge_delay_seconds", "delay before a hedge, as decided last"),
             second_delay: gauge("hedge_second_delay_seconds", "delay before a second hedge; 0: none"),
             probability: gauge("hedge_probability", "probability that a late branch hedges; 0: off"),
         }
     }
 
-    /// Share of the hedges that ended and had won.
-    pub fn win_ratio(&self) -> f64 {
+    /// A hedge ended.
+    pub fn ended(&self, fate: Fate) {
+        match fate {
+            Fate::Won => self.won.inc(),
+            Fate::Failed => self.failed.inc(),
+            Fate::Pending | Fate::Lost | Fate::Cancelled => self.lost.inc(),
+        }
         let ended = self.won.get() + self.lost.get() + self.failed.get();
-        self.won.get() as f64 / (ended.max(1)) as f64
+        self.ratio.set(self.won.get() as f64 / ended as f64);
     }
 
     /// Shows what was decided.
@@ -91,10 +99,8 @@ mod tests {
     fn what_was_decided_and_how_hedges_ended_is_shown() {
         let registry = Registry::new();
         let metrics = HedgeMetrics::new("root", &registry);
-        metrics.won.inc_by(3);
-        metrics.lost.inc_by(6);
-        metrics.failed.inc();
-        assert!((metrics.win_ratio() - 0.3).abs() < 1e-9);
+        let fates = [Fate::Won, Fate::Lost, Fate::Failed, Fate::Cancelled];
+        fates.into_iter().for_each(|fate| metrics.ended(fate));
         let delays = Delays {
             first: Duration::from_millis(20),
             second: Some(Duration::from_millis(42)),
@@ -104,7 +110,12 @@ mod tests {
         };
         metrics.decided(&Decision::After { delays, learned: true });
         let text = canopy_common::telemetry::metrics::text(&registry);
-        for line in ["canopy_root_hedge_delay_seconds 0.02", "canopy_root_hedge_second_delay_seconds 0.042"] {
+        for line in [
+            "canopy_root_hedge_delay_seconds 0.02",
+            "canopy_root_hedge_second_delay_seconds 0.042",
+            "canopy_root_hedge_win_ratio 0.25",
+            "canopy_root_hedges_lost_total 2",
+        ] {
             assert!(text.contains(line), "{text}");
         }
     }
