@@ -97,7 +97,7 @@ async fn auto_takes_the_stalls_away_for_what_the_budget_allows() {
     let (before, after) = (quantile(&plain, 0.99), quantile(&hedged[100..], 0.99));
     assert!(after < 0.4 * before, "{after} of {before}");
     let metrics = &auto.gatherer.hedging().metrics;
-    assert!(metrics.withheld.get() > 5 && metrics.denied.get() < metrics.sent.get() / 20);
+    assert!(metrics.denied.get() < metrics.sent.get() / 20);
     assert_eq!(metrics.sent.get(), metrics.won.get() + metrics.lost.get() + metrics.failed.get());
     let status = auto.gatherer.hedging().status();
     let planned = &status["classes"][0]["planned"][0];

@@ -1,63 +1,50 @@
-//! Hedges of one search: what each branch does beside its first attempt, when that is due, and how losers are stopped.
+//! Hedges of one search: what each branch does beside its first attempt, and when that is due.
 //!
 //! A branch with shards open after its delay sends another attempt with **only the open shards** to a replica that was
-//! not asked yet. Whoever settles a shard first wins it: the others are told to stop it, and an attempt with nothing
-//! left to win is dropped, and so cancelled. Each attempt says once how it ended, however it ended: even a search that
-//! is dropped in the middle leaves `hedges_sent = won + lost + failed`.
+//! not asked yet, as far as attempts, time and budget allow. What becomes of the slower one is in `losers`.
 
 use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc, time::Duration};
 
-use canopy_common::ids::NodeId;
-use canopy_proto::{SearchNode, v1};
+use canopy_proto::v1;
 use tokio::time::Instant;
 
 use super::{
-    Gatherer,
-    attempt::{Attempt, Fate, Kind},
-    dispatch::Asking,
-    retry::History,
-    run::Run,
+    Gatherer, attempt::Kind, dispatch::Asking, retry::History, run::Run, tied::Second, watched::Watched,
 };
 use crate::{
     hedge::{
         HedgeConfig, HedgeMode,
         budget::SUBTREE_PART,
-        class::{Asked, Decision},
+        decision::{Asked, Decision},
         policy::{self, Class, ClassKey, Refusal, TIMER_GRAIN},
     },
-    load::{Ending, pushback},
     plan::Through,
 };
 
 /// A hedge that may be due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Due {
-    at: Instant,
-    branch: usize,
-    learned: bool,
-    tied: bool,
+pub(super) struct Due {
+    pub(super) at: Instant,
+    pub(super) branch: usize,
+    /// The delay was learned from what was seen.
+    pub(super) learned: bool,
+    /// It is a tied second attempt.
+    pub(super) tied: bool,
 }
 
 /// What a search knows of one of its branches.
 #[derive(Default)]
-struct Standing {
-    class: Option<Arc<Class>>,
+pub(super) struct Standing {
+    pub(super) class: Option<Arc<Class>>,
     /// Attempts that run.
-    running: u32,
+    pub(super) running: u32,
     /// No further hedge goes out.
-    over: bool,
+    pub(super) over: bool,
     /// When the last attempt that replaces another one was sent, and the delay it is due.
     retried: Option<Instant>,
     delay: Duration,
     /// The tied second attempt, until it is sent.
-    second: Option<Box<Second>>,
-}
-
-/// An attempt that is ready to go.
-struct Second {
-    asking: Asking,
-    node: NodeId,
-    peer: Arc<dyn SearchNode>,
+    pub(super) second: Option<Box<Second>>,
 }
 
 /// The hedges of one search.
@@ -67,8 +54,8 @@ pub(super) struct Hedges {
     /// Extra attempts per shard that this level may send.
     ratio: f64,
     cost: u8,
-    due: BinaryHeap<Reverse<Due>>,
-    branches: Vec<Standing>,
+    pub(super) due: BinaryHeap<Reverse<Due>>,
+    pub(super) branches: Vec<Standing>,
 }
 
 impl Hedges {
@@ -99,57 +86,6 @@ impl Hedges {
     /// The shards of a branch went to others.
     pub fn dissolved(&mut self, branch: usize) {
         self.branches[branch].over = true;
-    }
-}
-
-/// Notes how an attempt ended, once. One that is dropped while it runs was stopped.
-pub struct Watched {
-    engine: Arc<Gatherer>,
-    class: Option<Arc<Class>>,
-    kind: Kind,
-    sent: Instant,
-    queued: Option<Duration>,
-    late: bool,
-    ended: bool,
-}
-
-impl Watched {
-    /// The node said how long the attempt waited in its queue.
-    pub fn queued(&mut self, wait: Duration) {
-        self.queued = Some(wait);
-    }
-
-    /// It failed because its time was over, not because something broke.
-    pub fn late(&mut self) {
-        self.late = true;
-    }
-
-    /// It ended; `whole` when it had said all it was asked.
-    pub fn ended(&mut self, fate: Fate, took: Duration, whole: bool) {
-        if std::mem::replace(&mut self.ended, true) {
-            return;
-        }
-        if self.kind.is_hedge() {
-            self.engine.hedging.metrics.ended(fate);
-        }
-        let Some(class) = &self.class else { return };
-        class.with(|state| {
-            match fate {
-                Fate::Won if whole => state.took(took, self.queued),
-                Fate::Failed if !self.late => {}
-                _ => state.stopped(took),
-            }
-            if self.kind == Kind::Hedge {
-                state.hedged(fate == Fate::Won);
-            }
-        });
-    }
-}
-
-impl Drop for Watched {
-    fn drop(&mut self) {
-        let took = Instant::now().saturating_duration_since(self.sent);
-        self.ended(Fate::Cancelled, took, false);
     }
 }
 
@@ -198,50 +134,6 @@ impl Run {
         }
     }
 
-    /// Sends the first of two tied attempts, and keeps the second ready.
-    fn tie(&mut self, first: Asking, delay: Duration) {
-        let Some(deadline) = self.schedule.attempt(Instant::now()) else { return self.dispatch(first) };
-        let (branch, mut first) = (first.branch, first);
-        let Some((node, peer)) = self.choose(&mut first) else { return self.dispatch(first) };
-        let (history, shards) = (first.history.clone(), first.shards.clone());
-        let mut second = Asking { branch, shards, history, kind: Kind::Tied, tie: None };
-        if let Some((other, twin)) = self.choose(&mut second) {
-            let (one, two) = (self.next_attempt(), self.next_attempt());
-            let tie = |peer: &NodeId, attempt_id| v1::Tie { peer: peer.to_string(), attempt_id, start_us: 0 };
-            first.tie = Some((one, tie(&other, two)));
-            second.tie = Some((two, tie(&node, one)));
-            let at = Instant::now() + delay;
-            self.hedges.due.push(Reverse(Due { at, branch, learned: false, tied: true }));
-            let second = Second { asking: second, node: other, peer: twin };
-            self.hedges.branches[branch].second = Some(Box::new(second));
-        }
-        self.send(first, node, &*peer, deadline);
-    }
-
-    /// Sends the second of two tied attempts, unless something was heard of the first.
-    fn send_second(&mut self, branch: usize, now: Instant) {
-        let Some(second) = self.hedges.branches[branch].second.take() else { return };
-        let mut of_branch = self.attempts.iter().filter(|attempt| attempt.branch == branch);
-        let alone =
-            of_branch.next().is_some_and(|first| !first.history.reached && first.fate == Fate::Pending)
-                && of_branch.next().is_none();
-        let Some(deadline) = self.schedule.attempt(now).filter(|_| alone) else { return };
-        let Second { asking, node, peer } = *second;
-        self.send(asking, node, &*peer, deadline);
-    }
-
-    /// Whether another attempt of its tie runs: a copy that is refused then was dropped in its favour.
-    pub(super) fn has_twin(&self, index: usize) -> bool {
-        let attempt = &self.attempts[index];
-        let twin = |other: &Attempt| {
-            other.tied
-                && other.branch == attempt.branch
-                && other.id != attempt.id
-                && other.fate == Fate::Pending
-        };
-        attempt.tied && self.attempts.iter().any(twin)
-    }
-
     /// What a branch does beside its first attempt.
     fn decide(&mut self, branch: usize) -> Decision {
         let (mode, branches) = (self.hedges.mode, self.branches.len() as u32);
@@ -282,7 +174,7 @@ impl Run {
         // Times of attempts for fewer shards compare with nothing.
         let whole = shards == self.branches[branch].shards.len();
         let class = standing.class.clone().filter(|_| whole);
-        Watched { engine: self.engine.clone(), class, kind, sent, queued: None, late: false, ended: false }
+        Watched::new(self.engine.clone(), class, kind, sent)
     }
 
     /// Sends the hedges that are due.
@@ -361,71 +253,5 @@ impl Run {
             }
         }
         all
-    }
-
-    /// Ends an attempt and notes it.
-    pub(super) fn end(&mut self, index: usize, fate: Fate) {
-        let attempt = &mut self.attempts[index];
-        if !attempt.end(fate) {
-            return;
-        }
-        let took = attempt.ended.unwrap_or(attempt.sent) - attempt.sent;
-        self.tail.hedges_won += u32::from(attempt.kind.is_hedge() && fate == Fate::Won);
-        let standing = &mut self.hedges.branches[attempt.branch];
-        standing.running = standing.running.saturating_sub(1);
-        self.engine.metrics.attempt_ended(took);
-    }
-
-    /// Something of a branch was settled: whatever else runs for it stops there.
-    pub(super) fn stop_losers(&mut self, branch: usize, winner: usize) {
-        let others = u32::from(self.attempts[winner].fate != Fate::Pending);
-        if self.hedges.branches[branch].running + others < 2 {
-            return;
-        }
-        for index in 0..self.attempts.len() {
-            let attempt = &self.attempts[index];
-            if index != winner && attempt.branch == branch && attempt.fate == Fate::Pending {
-                self.stop_lost(index);
-            }
-        }
-    }
-
-    /// Stops what an attempt can no longer win.
-    fn stop_lost(&mut self, index: usize) {
-        let attempt = &mut self.attempts[index];
-        let waits = |at: &usize| !attempt.replied[*at];
-        let (open, lost): (Vec<usize>, Vec<usize>) =
-            (0..attempt.shards.len()).filter(waits).partition(|at| self.ledger.is_open(attempt.shards[*at]));
-        if open.is_empty() {
-            attempt.stop.abort();
-            return self.lose(index);
-        }
-        let fresh: Vec<usize> = lost.into_iter().filter(|at| !attempt.stopped.contains(at)).collect();
-        if !fresh.is_empty() {
-            self.attempts[index].stopped.extend(&fresh);
-            self.tell_to_stop(index, fresh);
-        }
-    }
-
-    /// Whether some shard that it did not answer is still open.
-    pub(super) fn can_win(&self, index: usize) -> bool {
-        self.attempts[index].unanswered().any(|shard| self.ledger.is_open(shard))
-    }
-
-    /// It ended without a word on shards that others settled.
-    pub(super) fn lose(&mut self, index: usize) {
-        let attempt = &self.attempts[index];
-        attempt.told(Ending::Outlasted);
-        let fate = if attempt.won { Fate::Won } else { Fate::Lost };
-        self.end(index, fate);
-    }
-
-    /// The node of an attempt asked to be left alone.
-    pub(super) fn pushed_back(&mut self, index: usize, milliseconds: u64) {
-        let standing = &mut self.hedges.branches[self.attempts[index].branch];
-        standing.over = true;
-        if let Some(class) = &standing.class {
-            class.with(|state| state.pushed_back(Instant::now(), pushback(milliseconds)));
-        }
     }
 }

@@ -17,8 +17,9 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::{
     budget::{Bucket, Fuse},
-    class::{Asked, ClassState, Decision},
+    class::ClassState,
     config::HedgeConfig,
+    decision::{Asked, Decision},
     metrics::HedgeMetrics,
 };
 
