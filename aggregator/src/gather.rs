@@ -3,8 +3,9 @@
 //! Life of a search: [`crate::plan`] turns shards into branches; `dispatch` picks a replica for each and sends an
 //! attempt with the time that is left; `run` is the one loop that waits for replies, timers and the caller; `settle`
 //! checks each reply and puts it into the ledger (one outcome per shard) and the merge (best k); `completion` says when
-//! to stop; `harvest` closes what is open and hands the result out. Everything but `run` is plain values, so the same
-//! code runs over sockets, over a simulated network and over in-process models under paused time.
+//! to stop; `hedging` asks once more for what is late (`tied`: for all, at once) and `losers` stops the slower one;
+//! `harvest` closes what is open and hands the result out. Everything but `run` is plain values, so the same code runs
+//! over sockets, over a simulated network and over in-process models under paused time.
 //!
 //! Rules: an error never ends a shard while another attempt for it is pending; what one reply settled is asked of
 //! nobody again; when the search ends, every running call is dropped, and so cancelled, at once.
@@ -17,11 +18,14 @@ mod event;
 mod harvest;
 mod hedging;
 pub mod ledger;
+mod losers;
 pub mod retry;
 pub(crate) mod run;
 pub mod schedule;
 mod settle;
 mod shadow;
+mod tied;
+mod watched;
 mod withdraw;
 
 use std::sync::Arc;

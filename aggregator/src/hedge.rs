@@ -8,6 +8,7 @@
 pub mod budget;
 pub mod class;
 pub mod config;
+pub mod decision;
 pub mod delay;
 pub mod latency;
 pub mod metrics;

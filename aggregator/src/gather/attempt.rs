@@ -23,8 +23,8 @@ use tokio::time::Instant;
 use tokio_util::sync::DropGuard;
 
 use super::{
-    hedging::Watched,
     retry::{History, Retry},
+    watched::Watched,
 };
 use crate::load::{Ending, InFlight};
 

@@ -4,7 +4,7 @@
 use canopy_common::telemetry::metrics;
 use prometheus::{Gauge, IntCounter, Opts, Registry};
 
-use super::class::Decision;
+use super::decision::Decision;
 use crate::gather::attempt::Fate;
 
 /// Counters of one engine's hedges.

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 pub const MAX_ATTEMPTS: u32 = 3;
 /// Shortest delay before a hedge; the timers of the runtime have no finer grain.
 pub const SHORTEST: Duration = Duration::from_millis(1);
-const LONGEST: Duration = Duration::from_secs(60);
+const LONGEST: Duration = Duration::from_mins(1);
 const QUANTILES: (f64, f64) = (0.5, 0.9999);
 const KNOWN: &str = "off, auto, delay:MS, quantile:P, tied, factor:N";
 

@@ -164,7 +164,7 @@ async fn queues_turn_it_off_unless_stalls_are_seen() {
             let service = ms(5).mul_f64(1.0 + dice.unit());
             let service = if n % stall == 0 { service + ms(200) } else { service };
             let time = service.mul_f64(1.0 / (1.0 - queued));
-            class.took(time, Some(time - service));
+            class.took(time, Some(time.saturating_sub(service)));
         }
         let decision = class.decide(now + ms(1000), &config(), &ASKED);
         match expected {
