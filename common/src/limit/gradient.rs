@@ -55,10 +55,9 @@ struct Window {
 impl Gradient {
     /// Begins in the middle.
     pub fn new(bounds: Bounds, now: Instant) -> Self {
-        let max = bounds.max.max(1);
-        let bounds = Bounds { min: bounds.min.clamp(1, max), max };
+        let bounds = Bounds { min: bounds.min.max(1).min(bounds.max), max: bounds.max };
         let window = Window { since: now, sum: 0.0, count: 0, most: 0 };
-        let limit = (f64::from(bounds.min) * f64::from(max)).sqrt();
+        let limit = (f64::from(bounds.min) * f64::from(bounds.max)).sqrt();
         Self { bounds, limit, baseline: 0.0, window }
     }
 
@@ -143,7 +142,7 @@ mod tests {
             let mut gradient = Gradient::new(Bounds { min, max }, now);
             for ms in [1, 100_000, 0, 3, 100_000, 100_000] {
                 run(&mut gradient, &mut now, 30, ms, 1000);
-                assert!((min.clamp(1, max.max(1))..=max.max(1)).contains(&gradient.limit()), "{gradient:?}");
+                assert!((min.max(1).min(max)..=max).contains(&gradient.limit()), "{gradient:?}");
             }
         }
     }
