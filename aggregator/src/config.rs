@@ -4,6 +4,11 @@
 use canopy_common::config::{Section, Size, Time};
 use serde::{Deserialize, Serialize};
 
+use crate::{
+    hedge::{HedgeMode, mode::MAX_ATTEMPTS},
+    pick::Strategy,
+};
+
 /// The engine's section.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -14,6 +19,10 @@ pub struct GatherConfig {
     /// Most shards of one branch. A set of shards with the same replicas that is larger is split, and each part picks
     /// its own replica, so that the set's replicas share the work of one query. Default: 32.
     pub branch_shards: u32,
+    /// How the replica of a branch is chosen. `adaptive`: the cheaper of two by response time, queue and failures; with
+    /// a session its first two by rendezvous. `affinity`: by rendezvous of session or query, with bounded load. Also
+    /// `power_of_two`, `least_outstanding`, `round_robin`, `random`. Default: adaptive.
+    pub pick: Strategy,
     /// Time the root keeps back from the search for merging and fetching the page; never more than a quarter of the
     /// query's deadline. Levels below keep back 1 % (0.5 to 5 ms), for merging alone. Default: 40ms.
     pub reserve: Time,
@@ -24,6 +33,23 @@ pub struct GatherConfig {
     pub wait_min: f64,
     /// That part when as many shards are pending as `enough_coverage` allows. Default: 0.3.
     pub wait_max: f64,
+    /// How a search hedges when it does not say: `off`, `auto`, `delay:MS`, `quantile:P`, `tied` or `factor:N`. `auto`
+    /// sends a second attempt after the delay for which `extra_work` pays, by what was seen, and nothing where that
+    /// would do harm. Default: auto.
+    pub hedge: HedgeMode,
+    /// The delay before a hedge until enough was seen to compute one. Default: 50ms.
+    pub hedge_default_delay: Time,
+    /// Percentile of the whole query that `auto` works for. Default: 0.99.
+    pub hedge_percentile: f64,
+    /// Attempts of one branch in all, hedges and retries included. 1: neither. Default: 3.
+    pub max_attempts: u32,
+    /// Extra work: shards asked once more (hedges and retries), per shard asked. Small: slow and failed attempts are
+    /// waited for. Large: a system that is overloaded gets that much more. Default: 0.05.
+    pub extra_work: f64,
+    /// Shards that may be asked once more per second in any case, for quiet clients. Default: 10.
+    pub extra_work_floor: u32,
+    /// Most that is saved up. Default: 256.
+    pub extra_work_burst: u32,
     /// Memory that the replies of one query may hold while they are merged; a query over it loses the replies that
     /// are too many (they count as failed), other queries lose nothing. Default: 256MiB.
     pub merge_memory: Size,
@@ -34,10 +60,18 @@ impl Default for GatherConfig {
         Self {
             fanout_max: 64,
             branch_shards: 32,
+            pick: Strategy::Adaptive,
             reserve: Time::ms(40),
             enough_coverage: 0.95,
             wait_min: 0.2,
             wait_max: 0.3,
+            hedge: HedgeMode::Auto,
+            hedge_default_delay: Time::ms(50),
+            hedge_percentile: 0.99,
+            max_attempts: MAX_ATTEMPTS,
+            extra_work: 0.05,
+            extra_work_floor: 10,
+            extra_work_burst: 256,
             merge_memory: Size(256 << 20),
         }
     }
@@ -56,6 +90,10 @@ impl Section for GatherConfig {
         ),
         ("branch_shards", "most shards of one branch; larger sets are split over their replicas; 1..1024"),
         (
+            "pick",
+            "how a replica is chosen: adaptive, affinity, power_of_two, least_outstanding, round_robin or random",
+        ),
+        (
             "reserve",
             "time the root keeps back for merge and fetch, at most a quarter of the deadline; 1ms..10s",
         ),
@@ -65,6 +103,13 @@ impl Section for GatherConfig {
         ),
         ("wait_min", "that part when one shard is pending; 0..1, not above wait_max"),
         ("wait_max", "that part when as many are pending as enough_coverage allows; 0..1"),
+        ("hedge", "how a search hedges: off, auto, delay:MS, quantile:P, tied or factor:N"),
+        ("hedge_default_delay", "delay before a hedge until enough was seen; 1ms..60s"),
+        ("hedge_percentile", "percentile of the query that auto works for; 0.5..0.9999"),
+        ("max_attempts", "attempts of one branch in all, hedges and retries included; 1..3"),
+        ("extra_work", "shards asked once more, per shard asked; 0..1"),
+        ("extra_work_floor", "shards that may be asked once more per second in any case; 0..100000"),
+        ("extra_work_burst", "most that is saved up, in shards; 1..1000000"),
         ("merge_memory", "memory that the replies of one query may hold; 1MiB..64GiB"),
     ];
 
@@ -76,6 +121,12 @@ impl Section for GatherConfig {
             ("enough_coverage", outside(self.enough_coverage, 0.01, 1.0)),
             ("wait_min", outside(self.wait_min, 0.0, self.wait_max)),
             ("wait_max", outside(self.wait_max, 0.0, 1.0)),
+            ("hedge_default_delay", outside(self.hedge_default_delay, Time::ms(1), Time::ms(60_000))),
+            ("hedge_percentile", outside(self.hedge_percentile, 0.5, 0.9999)),
+            ("max_attempts", outside(self.max_attempts, 1, MAX_ATTEMPTS)),
+            ("extra_work", outside(self.extra_work, 0.0, 1.0)),
+            ("extra_work_floor", outside(self.extra_work_floor, 0, 100_000)),
+            ("extra_work_burst", outside(self.extra_work_burst, 1, 1_000_000)),
             ("merge_memory", outside(self.merge_memory, Size(1 << 20), Size(64 << 30))),
         ];
         checks.into_iter().filter_map(|(key, problem)| Some((key.to_owned(), problem?))).collect()
@@ -87,15 +138,17 @@ impl Section for GatherConfig {
 #[serde(default, deny_unknown_fields)]
 pub struct AggregatorConfig {
     /// Searches and fetches that run at once; one more is refused before any work, and its caller asks another
-    /// aggregator. Default: 4096.
+    /// aggregator. The limit adapts to latency below this. Default: 4096.
     pub max_in_flight: u32,
+    /// The adaptive limit never goes below this; not above `max_in_flight`. Default: 256.
+    pub min_in_flight: u32,
     /// Searches that took at least this long go to `/debug/slow`. Default: 250ms.
     pub slow_threshold: Time,
 }
 
 impl Default for AggregatorConfig {
     fn default() -> Self {
-        Self { max_in_flight: 4096, slow_threshold: Time::ms(250) }
+        Self { max_in_flight: 4096, min_in_flight: 256, slow_threshold: Time::ms(250) }
     }
 }
 
@@ -103,12 +156,14 @@ impl Section for AggregatorConfig {
     const NAME: &'static str = "aggregator";
     const DOCS: &'static [(&'static str, &'static str)] = &[
         ("max_in_flight", "searches and fetches that run at once; one more is shed; 1..1000000"),
+        ("min_in_flight", "the adaptive limit never goes below this; 1..1000000"),
         ("slow_threshold", "searches that took at least this long go to /debug/slow; 1ms..60s"),
     ];
 
     fn problems(&self) -> Vec<(String, String)> {
         let checks = [
             ("max_in_flight", outside(self.max_in_flight, 1, 1_000_000)),
+            ("min_in_flight", outside(self.min_in_flight, 1, 1_000_000)),
             ("slow_threshold", outside(self.slow_threshold, Time::ms(1), Time::ms(60_000))),
         ];
         checks.into_iter().filter_map(|(key, problem)| Some((key.to_owned(), problem?))).collect()
@@ -133,11 +188,24 @@ mod tests {
             enough_coverage: f64::NAN,
             wait_min: 0.5,
             wait_max: 0.4,
+            hedge_percentile: 99.0,
+            max_attempts: 4,
+            extra_work: -0.1,
             merge_memory: Size(7),
             ..GatherConfig::default()
         };
         let keys: Vec<String> = config.problems().into_iter().map(|problem| problem.0).collect();
-        assert_eq!(keys, ["fanout_max", "branch_shards", "enough_coverage", "wait_min", "merge_memory"]);
+        let expected = [
+            "fanout_max",
+            "branch_shards",
+            "enough_coverage",
+            "wait_min",
+            "hedge_percentile",
+            "max_attempts",
+            "extra_work",
+            "merge_memory",
+        ];
+        assert_eq!(keys, expected);
         let config = AggregatorConfig { max_in_flight: 0, ..AggregatorConfig::default() };
         assert_eq!(config.problems()[0].0, "max_in_flight");
     }

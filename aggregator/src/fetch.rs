@@ -20,9 +20,9 @@ use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered}
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::{
-    gather::{Gatherer, ledger::shortened},
-    load::InFlight,
-    pick::pick,
+    gather::{Gatherer, dispatch::ending_of, ledger::shortened},
+    load::{Ending, InFlight},
+    pick::Choosing,
     plan::Through,
 };
 
@@ -127,7 +127,7 @@ impl Fetching<'_> {
             match self.next_node(&self.items[at]) {
                 Some(node) => {
                     self.items[at].tried.push(node.clone());
-                    let last = self.next_node(&self.items[at]).is_none();
+                    let last = !self.any_left(&self.items[at]);
                     groups.entry((node, last)).or_default().push(at);
                 }
                 None if self.items[at].tried.is_empty() => {
@@ -160,8 +160,26 @@ impl Fetching<'_> {
         let shard = item.shard.as_ref()?;
         let holders = self.routing.replicas(&self.request.corpus, shard);
         let left: Vec<NodeId> = holders.iter().filter(known).cloned().collect();
-        let at = pick(&left, Through::Leaf, &[], &self.engine.loads, &self.engine.dice)?;
-        left.get(usize::from(at)).cloned()
+        let choosing = Choosing {
+            routing: self.routing,
+            candidates: &left,
+            through: Through::Leaf,
+            tried: &[],
+            key: None,
+            extra: false,
+        };
+        let choice = self.engine.picker.choose(&self.engine.loads, &choosing)?;
+        left.get(usize::from(choice.at)).cloned()
+    }
+
+    /// Whether some node is left to ask for an item.
+    fn any_left(&self, item: &Item) -> bool {
+        let known = |node: &NodeId| !item.tried.contains(node) && self.engine.endpoints.get(node).is_some();
+        let holders = item.shard.iter().flat_map(|shard| self.routing.replicas(&self.request.corpus, shard));
+        item.tried.len() < TRIES
+            && (item.child.as_ref().is_some_and(known)
+                || (!item.wanted.node.is_empty() && known(&NodeId::from(item.wanted.node.as_str())))
+                || holders.into_iter().any(known))
     }
 
     fn send(&mut self, node: NodeId, last: bool, items: Vec<usize>) {
@@ -175,7 +193,7 @@ impl Fetching<'_> {
             remaining_us: (until - now).as_micros() as u64,
             ..self.request.clone()
         };
-        let load = InFlight::begin(self.engine.loads.of(&node));
+        let flight = InFlight::begin(self.engine.loads.of(&node));
         let context = self.context.child(AttemptId(self.context.attempt.0), Deadline::at(until));
         let stop = context.cancel.clone().drop_guard();
         let call = async move {
@@ -183,9 +201,11 @@ impl Fetching<'_> {
             let late =
                 || Err(Failure::new(ErrorClass::DeadlineExceeded, "no answer in its share of the time"));
             let reply = reply.unwrap_or_else(|_| late());
-            if reply.as_ref().is_err_and(|failure| failure.class != ErrorClass::InvalidArgument) {
-                load.load().failed(until - now);
-            }
+            let ending = match &reply {
+                Ok(_) => Ending::Reached,
+                Err(failure) => ending_of(failure.class, false, failure.pushback_ms),
+            };
+            flight.ended(ending, until - now);
             drop(stop);
             (node, items, reply)
         };

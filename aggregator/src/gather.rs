@@ -3,8 +3,9 @@
 //! Life of a search: [`crate::plan`] turns shards into branches; `dispatch` picks a replica for each and sends an
 //! attempt with the time that is left; `run` is the one loop that waits for replies, timers and the caller; `settle`
 //! checks each reply and puts it into the ledger (one outcome per shard) and the merge (best k); `completion` says when
-//! to stop; `harvest` closes what is open and hands the result out. Everything but `run` is plain values, so the same
-//! code runs over sockets, over a simulated network and over in-process models under paused time.
+//! to stop; `hedging` asks once more for what is late (`tied`: for all, at once) and `losers` stops the slower one;
+//! `harvest` closes what is open and hands the result out. Everything but `run` is plain values, so the same code runs
+//! over sockets, over a simulated network and over in-process models under paused time.
 //!
 //! Rules: an error never ends a shard while another attempt for it is pending; what one reply settled is asked of
 //! nobody again; when the search ends, every running call is dropped, and so cancelled, at once.
@@ -12,23 +13,35 @@
 pub mod attempt;
 mod check;
 pub mod completion;
-mod dispatch;
+pub(crate) mod dispatch;
 mod event;
 mod harvest;
+mod hedging;
 pub mod ledger;
+mod losers;
 pub mod retry;
 pub(crate) mod run;
 pub mod schedule;
 mod settle;
+mod shadow;
+mod tied;
+mod watched;
 mod withdraw;
 
 use std::sync::Arc;
 
-use canopy_common::{deps::Deps, ids::NodeId, request::RequestContext, rng::Dice};
+use canopy_common::{deps::Deps, ids::NodeId, request::RequestContext};
 use canopy_proto::v1;
 use canopy_topology::{config::Role, routing::RoutingSnapshot};
 
-use crate::{config::GatherConfig, endpoints::Endpoints, load::Loads, metrics::GatherMetrics};
+use crate::{
+    config::GatherConfig,
+    endpoints::Endpoints,
+    hedge::{HedgeConfig, Hedging, metrics::HedgeMetrics},
+    load::Loads,
+    metrics::GatherMetrics,
+    pick::{PickMetrics, Picker, Standings},
+};
 
 /// Why the engine stopped waiting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,8 +95,9 @@ pub struct Gatherer {
     pub(crate) node: NodeId,
     pub(crate) endpoints: Arc<dyn Endpoints>,
     pub(crate) config: GatherConfig,
-    pub(crate) loads: Loads,
-    pub(crate) dice: Dice,
+    pub(crate) loads: Arc<Loads>,
+    pub(crate) picker: Picker,
+    pub(crate) hedging: Hedging,
     pub(crate) metrics: GatherMetrics,
 }
 
@@ -96,9 +110,15 @@ impl Gatherer {
         config: GatherConfig,
         deps: &Deps,
     ) -> Self {
-        let dice = deps.dice.stream("pick");
-        let metrics = GatherMetrics::new(role.as_str(), &deps.telemetry.registry);
-        Self { node, endpoints, config, loads: Loads::default(), dice, metrics }
+        let registry = &deps.telemetry.registry;
+        let metrics = GatherMetrics::new(role.as_str(), registry);
+        let loads = Arc::new(Loads::new(deps.dice.stream("breaker")));
+        Standings::register(role.as_str(), registry, &loads);
+        let picks = PickMetrics::new(role.as_str(), registry);
+        let picker = Picker::new(node.clone(), config.pick, deps.dice.stream("pick"), picks);
+        let hedges = HedgeMetrics::new(role.as_str(), registry);
+        let hedging = Hedging::new(HedgeConfig::from(&config), deps.dice.stream("hedge"), hedges);
+        Self { node, endpoints, config, loads, picker, hedging, metrics }
     }
 
     /// Searches `request.shards` and returns by the context's deadline less the reserve (see [`schedule`]): the
@@ -117,6 +137,11 @@ impl Gatherer {
     /// Load of the nodes it asked.
     pub fn loads(&self) -> &Loads {
         &self.loads
+    }
+
+    /// Its hedges: settings, which may be replaced while it runs, and what it knows.
+    pub fn hedging(&self) -> &Hedging {
+        &self.hedging
     }
 
     /// The node whose engine it is.

@@ -107,9 +107,6 @@ impl Health for AggregatorHealth {
     }
 
     fn status(&self) -> serde_json::Value {
-        let loads = self.engine.loads().in_flight();
-        let asked: serde_json::Map<String, serde_json::Value> =
-            loads.into_iter().map(|(node, calls)| (node.to_string(), calls.into())).collect();
         let corpora: serde_json::Map<String, serde_json::Value> = self
             .routing
             .corpora
@@ -123,7 +120,8 @@ impl Health for AggregatorHealth {
             "leaves": self.routing.with_role(Role::Leaf).count(),
             "shards": corpora,
             "in_flight": self.node.in_flight(),
-            "asked_in_flight": asked,
+            "nodes": self.engine.loads().status(),
+            "hedging": self.engine.hedging().status(),
         })
     }
 }

@@ -1,107 +1,353 @@
-//! How busy each node is, as its caller sees it: calls in flight, and the queue wait that its last reply reported.
+//! How each node does, as its caller sees it: calls in flight, how they ended, and what its replies report.
 //!
-//! Both come for free with the traffic; no probe asks for them. The cost of a node is
-//! `(in flight + 1) x (1 ms + queue wait)`: whole microseconds, so that two nodes always compare and nothing can be
-//! NaN. The reported wait halves every 250 ms, because a node that is no longer asked can't report that its queue is
-//! gone. A call that failed enters as a wait of the whole time it had: otherwise a node that refuses at once looks
-//! like the fastest of all and draws every query (invariant 5).
+//! All of it comes with the traffic. Whoever calls a node holds an [`InFlight`] and says once how the call ended: an
+//! [`Ending`] is the one list of what can be said of a node, and each entry says what it may change. A refusal that was
+//! made here (our own limit, budget or throttle) never becomes an ending, because it says nothing of the node.
+
+mod estimate;
+mod ramp;
+pub(crate) mod window;
 
 use std::{
     collections::BTreeMap,
     sync::{
         Arc,
-        atomic::{AtomicU32, Ordering},
+        atomic::{AtomicU32, AtomicU64, Ordering},
     },
     time::Duration,
 };
 
-use canopy_common::ids::NodeId;
+use canopy_common::{ids::NodeId, rng::Dice};
+use canopy_proto::v1;
 use parking_lot::{Mutex, RwLock};
 use tokio::time::Instant;
 
-/// Work that every call costs, microseconds; keeps the cost of idle nodes comparable.
-const NOMINAL_US: u64 = 1000;
-/// Time in which a report loses half its weight.
-const HALF_LIFE: Duration = Duration::from_millis(250);
+use crate::breaker::{
+    Breaker, Fault, Position, Sign,
+    probation::{Others, Probation, Verdict},
+    standing::{Ejected, Standing},
+};
+use crate::throttle::Throttle;
 
-/// Load of one node.
-#[derive(Debug, Default)]
+pub use estimate::{Estimate, Reading, typical};
+pub use ramp::{FRESH, RAMP, RETURNING, Ramp};
+
+/// Longest pushback that is believed.
+const MOST_PUSHBACK: Duration = Duration::from_mins(1);
+/// A call that was given up after less than so many usual response times says nothing: it was asked late, or another
+/// replica was fast.
+const LATE: u32 = 3;
+/// How long a node that said it is leaving is believed to: it may be back under the same name.
+const DRAINING: Duration = Duration::from_secs(10);
+
+/// How a call ended, as far as it tells of the node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// It answered what it was asked: its time counts.
+    Answered,
+    /// It answered something whose time compares with nothing (a fetch).
+    Reached,
+    /// It refused because of load and wants to be left alone for so long.
+    Refused(Duration),
+    /// No word came from it: not reached, or the connection broke.
+    Lost,
+    /// It was there and failed.
+    Failed,
+    /// Nothing came in the time it had.
+    Late,
+    /// It was stopped because another replica was faster: it would have taken longer.
+    Outlasted,
+    /// The request was at fault, or the caller left.
+    Nothing,
+}
+
+/// What is known of one node.
 pub struct Load {
     in_flight: AtomicU32,
-    report: Mutex<Option<(Duration, Instant)>>,
+    turn: AtomicU64,
+    dice: Dice,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    estimate: Estimate,
+    ramp: Ramp,
+    breaker: Breaker,
+    probation: Probation,
+    draining: Option<Instant>,
+    throttle: Throttle,
+}
+
+impl State {
+    fn new(now: Instant) -> Self {
+        Self {
+            estimate: Estimate::default(),
+            ramp: Ramp::new(FRESH, now),
+            breaker: Breaker::default(),
+            probation: Probation::default(),
+            draining: None,
+            throttle: Throttle::default(),
+        }
+    }
+
+    fn ejected(&self, now: Instant) -> Option<Ejected> {
+        match self.breaker.position(now) {
+            Position::Open(Fault::Gone, _) | Position::HalfOpen(Fault::Gone) => return Some(Ejected::Gone),
+            Position::Open(Fault::Failing, _) | Position::HalfOpen(Fault::Failing) => {
+                return Some(Ejected::Failing);
+            }
+            Position::Closed => {}
+        }
+        if self.draining.is_some_and(|said| now.saturating_duration_since(said) < DRAINING) {
+            return Some(Ejected::Draining);
+        }
+        self.probation.out().then_some(Ejected::Slow)
+    }
+
+    /// What an ending says to the breaker.
+    fn sign(&self, ending: Ending, took: Duration) -> Option<Sign> {
+        match ending {
+            Ending::Answered | Ending::Reached | Ending::Refused(_) => Some(Sign::Good),
+            Ending::Lost => Some(Sign::Lost),
+            Ending::Failed => Some(Sign::Bad),
+            Ending::Late | Ending::Outlasted => {
+                let late = self.estimate.usual().is_none_or(|usual| took >= usual * LATE);
+                late.then_some(Sign::Bad)
+            }
+            Ending::Nothing => None,
+        }
+    }
+}
+
+/// What a choice needs to know of a node.
+#[derive(Debug, Clone, Copy)]
+pub struct Seen {
+    /// Our calls that run there.
+    pub own: u32,
+    /// Speed and queue.
+    pub reading: Reading,
+    /// In slow start.
+    pub ramping: bool,
+    /// In slow start and over its share.
+    pub capped: bool,
+    /// Turn in which it was chosen last; 0: never.
+    pub turn: u64,
+    /// Why it is not asked.
+    pub ejected: Option<Ejected>,
+    /// A window of its answers waits for [`Load::review`].
+    pub due: bool,
 }
 
 impl Load {
+    fn new(dice: Dice, now: Instant) -> Self {
+        let state = Mutex::new(State::new(now));
+        Self { in_flight: AtomicU32::new(0), turn: AtomicU64::new(0), dice, state }
+    }
+
     /// Calls that run now.
     pub fn in_flight(&self) -> u32 {
         self.in_flight.load(Ordering::Relaxed)
     }
 
-    /// The node said how long its queue is.
-    pub fn report(&self, queue_wait: Duration) {
-        *self.report.lock() = Some((queue_wait, Instant::now()));
-    }
-
-    /// A call that had `budget` failed or was refused.
-    pub fn failed(&self, budget: Duration) {
-        let mut report = self.report.lock();
+    /// A reply of the node said how it is.
+    pub fn report(&self, call: &v1::CallReport) {
+        let wait = Duration::from_micros(call.queue_wait_us);
         let now = Instant::now();
-        let wait = report.map_or(Duration::ZERO, |(wait, at)| faded(wait, now - at)).max(budget);
-        *report = Some((wait, now));
+        let mut state = self.state.lock();
+        state.estimate.reported(wait, call.in_flight, self.in_flight(), now);
+        if call.pushback_ms > 0 {
+            state.estimate.penalised(pushback(call.pushback_ms), now);
+        }
+        state.draining = call.draining.then_some(now);
     }
 
-    /// What one more call costs, in units that only compare with other nodes.
-    pub fn cost(&self) -> u64 {
-        let wait = self.report.lock().map_or(Duration::ZERO, |(wait, at)| faded(wait, Instant::now() - at));
-        let one = NOMINAL_US.saturating_add(u64::try_from(wait.as_micros()).unwrap_or(u64::MAX));
-        one.saturating_mul(u64::from(self.in_flight()) + 1)
+    /// A part of what it was asked was refused, of a call that had `budget`.
+    pub fn penalise(&self, budget: Duration) {
+        self.state.lock().estimate.penalised(budget, Instant::now());
+    }
+
+    /// How it is.
+    pub fn seen(&self, now: Instant) -> Seen {
+        self.see(&self.state.lock(), now)
+    }
+
+    /// How it is, when it stands in a choice of `among` replicas.
+    pub fn stands(&self, among: usize, now: Instant) -> Seen {
+        let mut state = self.state.lock();
+        let seen = self.see(&state, now);
+        if seen.ejected.is_some() {
+            return seen;
+        }
+        Seen { capped: !state.ramp.stands(among, now), ..seen }
+    }
+
+    fn see(&self, state: &State, now: Instant) -> Seen {
+        Seen {
+            own: self.in_flight(),
+            reading: state.estimate.read(now),
+            ramping: state.ramp.weight(now).is_some(),
+            capped: false,
+            turn: self.turn.load(Ordering::Relaxed),
+            ejected: state.ejected(now),
+            due: state.probation.due(now),
+        }
+    }
+
+    /// Judges a full window of its answers against the others of its set.
+    pub fn review(&self, others: Option<Others>, now: Instant) -> Verdict {
+        let mut state = self.state.lock();
+        let verdict = state.probation.review(others, now);
+        if verdict == Verdict::Returns {
+            state.ramp = Ramp::new(RETURNING, now);
+        }
+        verdict
+    }
+
+    /// It is ejected and a query passes it over; true when a shadow of that query should go to it.
+    pub fn passed_over(&self, now: Instant) -> bool {
+        let mut state = self.state.lock();
+        match state.ejected(now) {
+            Some(Ejected::Slow) => state.probation.passed_over(now),
+            Some(Ejected::Failing | Ejected::Gone) => state.breaker.take_probe(now),
+            Some(Ejected::Draining) | None => false,
+        }
+    }
+
+    /// The shadow of a query ended.
+    pub fn shadow_ended(&self) {
+        let mut state = self.state.lock();
+        state.probation.shadow_ended();
+        state.breaker.probe_ended();
+    }
+
+    /// Whether a call to it is withheld, because it refused too many. Counts as one that was wanted.
+    pub fn withholds(&self) -> bool {
+        let lot = self.dice.unit();
+        self.state.lock().throttle.withholds(lot, Instant::now())
+    }
+
+    /// How operators see it.
+    pub fn standing(&self) -> Standing {
+        let (state, now) = (self.state.lock(), Instant::now());
+        Standing::of(state.ejected(now), state.ramp.weight(now).is_some())
+    }
+
+    /// It was chosen, in that turn.
+    pub fn chosen(&self, turn: u64) {
+        self.turn.store(turn, Ordering::Relaxed);
+        self.state.lock().ramp.chosen();
+    }
+
+    /// Smoothed response time, once measured.
+    pub fn response(&self) -> Option<Duration> {
+        self.state.lock().estimate.response()
+    }
+
+    fn ended(&self, ending: Ending, began: Instant, budget: Duration) {
+        let now = Instant::now();
+        let lot = self.dice.unit();
+        let took = now.saturating_duration_since(began);
+        let mut state = self.state.lock();
+        if let Some(sign) = state.sign(ending, took)
+            && state.breaker.take(sign, began, now, lot)
+            && state.breaker.position(now) == Position::Closed
+        {
+            state.ramp = Ramp::new(RETURNING, now);
+        }
+        if ending != Ending::Lost {
+            state.throttle.ended(!matches!(ending, Ending::Refused(_)), now);
+        }
+        match ending {
+            Ending::Answered => {
+                state.estimate.answered(took, now);
+                state.probation.answered(took, now);
+            }
+            Ending::Refused(pushback) => state.estimate.penalised(budget.max(pushback), now),
+            Ending::Lost | Ending::Failed => state.estimate.penalised(budget, now),
+            Ending::Late => state.estimate.penalised(took, now),
+            Ending::Outlasted => {
+                state.estimate.outlasted(took, now);
+                state.probation.answered(took, now);
+            }
+            Ending::Reached | Ending::Nothing => {}
+        }
     }
 }
 
-fn faded(wait: Duration, age: Duration) -> Duration {
-    let halvings = (age.as_micros() / HALF_LIFE.as_micros()).min(31) as u32;
-    wait / (1 << halvings)
+/// A pushback as time, within reason.
+pub fn pushback(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds).min(MOST_PUSHBACK)
 }
 
 /// Counts a call as in flight until it is dropped.
-#[derive(Debug)]
-pub struct InFlight(Arc<Load>);
+pub struct InFlight {
+    load: Arc<Load>,
+    began: Instant,
+}
 
 impl InFlight {
     /// Begins a call.
     pub fn begin(load: Arc<Load>) -> Self {
         load.in_flight.fetch_add(1, Ordering::Relaxed);
-        Self(load)
+        Self { load, began: Instant::now() }
     }
 
     /// The node's load.
     pub fn load(&self) -> &Load {
-        &self.0
+        &self.load
+    }
+
+    /// Says how the call, which had `budget`, ended. Once; a call that is dropped without a word says nothing.
+    pub fn ended(&self, ending: Ending, budget: Duration) {
+        self.load.ended(ending, self.began, budget);
     }
 }
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
+        self.load.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 /// Load of all nodes that were ever asked. Bounded by the nodes of the topology.
-#[derive(Debug, Default)]
-pub struct Loads(RwLock<BTreeMap<NodeId, Arc<Load>>>);
+pub struct Loads {
+    dice: Dice,
+    nodes: RwLock<BTreeMap<NodeId, Arc<Load>>>,
+}
 
 impl Loads {
-    /// The node's load.
-    pub fn of(&self, node: &NodeId) -> Arc<Load> {
-        if let Some(load) = self.0.read().get(node) {
-            return load.clone();
-        }
-        self.0.write().entry(node.clone()).or_default().clone()
+    /// None yet. The dice are for how long breakers stay open and which calls throttles withhold.
+    pub fn new(dice: Dice) -> Self {
+        Self { dice, nodes: RwLock::default() }
     }
 
-    /// Calls in flight by node.
-    pub fn in_flight(&self) -> Vec<(NodeId, u32)> {
-        self.0.read().iter().map(|(node, load)| (node.clone(), load.in_flight())).collect()
+    /// The node's load.
+    pub fn of(&self, node: &NodeId) -> Arc<Load> {
+        if let Some(load) = self.nodes.read().get(node) {
+            return load.clone();
+        }
+        let fresh = || Arc::new(Load::new(self.dice.clone(), Instant::now()));
+        self.nodes.write().entry(node.clone()).or_insert_with(fresh).clone()
+    }
+
+    /// All nodes.
+    pub fn all(&self) -> Vec<(NodeId, Arc<Load>)> {
+        self.nodes.read().iter().map(|(node, load)| (node.clone(), load.clone())).collect()
+    }
+
+    /// All nodes, for operators.
+    pub fn status(&self) -> serde_json::Value {
+        let line = |(node, load): (NodeId, Arc<Load>)| {
+            let response = load.response().map(|response| response.as_micros() as f64 / 1000.0);
+            let line = serde_json::json!({
+                "standing": load.standing().as_str(),
+                "in_flight": load.in_flight(),
+                "response_ms": response,
+            });
+            (node.to_string(), line)
+        };
+        self.all().into_iter().map(line).collect::<serde_json::Map<_, _>>().into()
     }
 }
 
@@ -110,36 +356,26 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn cost_grows_with_calls_and_reported_wait_and_fades() {
-        let load = Arc::new(Load::default());
-        assert_eq!(load.cost(), 1000);
-        let call = InFlight::begin(load.clone());
-        assert_eq!(load.cost(), 2000);
+    async fn a_call_counts_until_it_is_dropped_and_says_how_it_ended() {
+        let loads = Loads::new(Dice::seeded(1));
+        let load = loads.of(&"a".into());
+        let call = InFlight::begin(loads.of(&"a".into()));
+        assert_eq!((load.in_flight(), loads.all().len()), (1, 1));
+        tokio::time::advance(Duration::from_millis(7)).await;
+        call.ended(Ending::Answered, Duration::from_secs(1));
         drop(call);
-        load.report(Duration::from_millis(8));
-        assert_eq!(load.cost(), 9000);
-        tokio::time::advance(Duration::from_millis(500)).await;
-        assert_eq!(load.cost(), 3000);
-        load.report(Duration::ZERO);
-        assert_eq!(load.cost(), 1000);
+        assert_eq!((load.in_flight(), load.response()), (0, Some(Duration::from_millis(7))));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_refusal_costs_the_whole_budget_and_never_improves_a_node() {
-        let load = Load::default();
-        load.failed(Duration::from_millis(300));
-        assert_eq!(load.cost(), 301_000);
-        load.failed(Duration::from_millis(10));
-        assert_eq!(load.cost(), 301_000);
-        tokio::time::advance(Duration::from_hours(1)).await;
-        assert_eq!(load.cost(), 1000);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn absurd_reports_saturate() {
-        let load = Arc::new(Load::default());
-        let _call = InFlight::begin(load.clone());
-        load.report(Duration::MAX);
-        assert_eq!(load.cost(), u64::MAX);
+    async fn what_says_nothing_of_the_node_changes_nothing() {
+        let load = Loads::new(Dice::seeded(1)).of(&"a".into());
+        let before = load.stands(2, Instant::now()).reading;
+        let call = InFlight::begin(load.clone());
+        call.ended(Ending::Nothing, Duration::from_secs(1));
+        call.ended(Ending::Reached, Duration::from_secs(1));
+        assert_eq!(load.stands(2, Instant::now()).reading, before);
+        call.ended(Ending::Refused(Duration::MAX), Duration::from_millis(1));
+        assert!(load.stands(2, Instant::now()).reading.penalty >= 60e6);
     }
 }

@@ -1,115 +1,136 @@
-//! Which replica to ask. Two candidates are looked at and the less loaded one is asked: with every caller's knowledge
-//! a little old, always taking "the best of all" makes all callers run to the same node, while two random choices
-//! come close to the best without the herd.
+//! Which replica to ask.
 //!
-//! Leaves: the two are drawn at random from those not tried yet. Aggregators: the two are the first of the rendezvous
-//! order, so that the connections of each aggregator stay few. A tie is the first one's. Dice come from one stream, so
-//! a simulation repeats its picks.
+//! With every caller's knowledge a little old, always taking "the best of all" makes all callers run to the same node,
+//! while the better of two random ones comes close to the best without the herd. A choice is made in three steps, each
+//! a function of plain numbers: [`eligible`] says who may be asked at all, the nearer zone is preferred until it is worse,
+//! and a [`Strategy`] takes one.
+//!
+//! | strategy | the replica |
+//! |---|---|
+//! | `adaptive` | the cheaper of two; with a session the two are its first by rendezvous, else random |
+//! | `affinity` | the first by rendezvous of session or query; the next one when that is over its share of calls |
+//! | `power_of_two` | of two random ones the one with fewer of our calls |
+//! | `least_outstanding` | the one with the fewest of our calls |
+//! | `round_robin` | the one that was chosen longest ago |
+//! | `random` | any |
+//!
+//! Aggregators stand in rendezvous order of their subtree, and the first two are looked at, so that the connections of
+//! each aggregator stay few. Dice come from one stream, so a simulation repeats its choices.
+
+mod affinity;
+mod metrics;
+mod set;
+mod strategy;
+mod zone;
+
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use canopy_common::{ids::NodeId, rng::Dice};
+use canopy_proto::v1;
+use canopy_topology::routing::RoutingSnapshot;
+use prost::Message;
+use tokio::time::Instant;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::{load::Loads, plan::Through};
+pub use metrics::{PickMetrics, Standings};
+pub use strategy::{Candidate, Strategy, Why, choose};
 
-/// Index of the candidate to ask, or `None` when all were tried.
-pub fn pick(
-    candidates: &[NodeId],
-    through: Through,
-    tried: &[u16],
-    loads: &Loads,
-    dice: &Dice,
-) -> Option<u16> {
-    let left = || (0..candidates.len().min(usize::from(u16::MAX)) as u16).filter(|at| !tried.contains(at));
-    let count = left().count() as u64;
-    let (first, second) = match (count, through) {
-        (0, _) => return None,
-        (1, _) => return left().next(),
-        (_, Through::Aggregator) => (0, 1),
-        (2, Through::Leaf) => {
-            let first = dice.below(2);
-            (first, 1 - first)
+use set::Set;
+
+use crate::{
+    breaker::standing::{Eligible, eligible},
+    load::Loads,
+    plan::Through,
+};
+
+/// A choice to make.
+#[derive(Clone, Copy)]
+pub struct Choosing<'a> {
+    /// Zones of the nodes.
+    pub routing: &'a RoutingSnapshot,
+    /// The replicas of the branch.
+    pub candidates: &'a [NodeId],
+    /// What they are.
+    pub through: Through,
+    /// Which of them were asked already.
+    pub tried: &'a [u16],
+    /// What should find the same replica again: a hash of the session or of the query.
+    pub key: Option<u64>,
+    /// For extra work, which never goes to an ejected replica.
+    pub extra: bool,
+}
+
+/// The choice that was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Choice {
+    /// Index of the candidate.
+    pub at: u16,
+    /// Why that one.
+    pub why: Why,
+    /// An ejected candidate that should get a copy of the call that nobody waits for.
+    pub shadow: Option<u16>,
+}
+
+/// Chooses replicas for one node's engine.
+pub struct Picker {
+    this: NodeId,
+    strategy: Strategy,
+    dice: Dice,
+    turns: AtomicU64,
+    /// What it counts.
+    pub metrics: PickMetrics,
+}
+
+impl Picker {
+    /// A picker of node `this`.
+    pub fn new(this: NodeId, strategy: Strategy, dice: Dice, metrics: PickMetrics) -> Self {
+        Self { this, strategy, dice, turns: AtomicU64::new(0), metrics }
+    }
+
+    /// The replica to ask, or `None` when none is left.
+    pub fn choose(&self, loads: &Loads, choosing: &Choosing<'_>) -> Option<Choice> {
+        let now = Instant::now();
+        let set = Set::see(loads, choosing, now);
+        set.review(now);
+        let (these, ejected) = match eligible(&set.members()) {
+            Eligible::These(these) => (these, None),
+            Eligible::LastResort(_) | Eligible::Panic(_) if choosing.extra => return None,
+            Eligible::LastResort(at) => (vec![at], Some(Why::LastResort)),
+            Eligible::Panic(at) => (vec![at], Some(Why::Panic)),
+        };
+        let zone = zone::of(choosing.routing, &self.this);
+        let candidates: Vec<Candidate> = these.iter().map(|at| set.candidate(*at, choosing, zone)).collect();
+        let keyed = choosing.key.is_some() || choosing.through == Through::Aggregator;
+        let strategy = match choosing.through {
+            Through::Leaf => self.strategy,
+            Through::Aggregator => Strategy::Adaptive,
+        };
+        let (at, why) = zone::choose(strategy, &candidates, keyed, &self.dice)?;
+        let why = ejected.unwrap_or(why);
+        set.loads[usize::from(at)].chosen(self.turns.fetch_add(1, Ordering::Relaxed) + 1);
+        self.metrics.chosen(why);
+        let first = choosing.tried.is_empty() && !choosing.extra;
+        let shadow = if first { set.shadow(at, now) } else { None };
+        Some(Choice { at, why, shadow })
+    }
+
+    /// Whether a call to a node is withheld, because it refused too many. The last hope is never withheld.
+    pub fn withholds(&self, loads: &Loads, node: &NodeId, why: Why) -> bool {
+        let withholds = !matches!(why, Why::Panic | Why::LastResort) && loads.of(node).withholds();
+        self.metrics.throttled.inc_by(u64::from(withholds));
+        withholds
+    }
+
+    /// What should find the same replica again, of a branch: the session, if there is one; with `affinity` else the
+    /// query. Parts of one set have keys of their own, so that its replicas share the work.
+    pub fn key(&self, request: &v1::SearchRequest, branch: usize) -> Option<u64> {
+        if !request.session.is_empty() {
+            return Some(xxh3_64_with_seed(request.session.as_bytes(), branch as u64));
         }
-        (_, Through::Leaf) => {
-            let first = dice.below(count);
-            let second = dice.below(count - 1);
-            (first, second + u64::from(second >= first))
-        }
-    };
-    let (a, b) = (left().nth(first as usize)?, left().nth(second as usize)?);
-    let cost = |at: u16| loads.of(&candidates[usize::from(at)]).cost();
-    Some(if cost(b) < cost(a) { b } else { a })
+        let query = request.query.as_ref().filter(|_| self.strategy == Strategy::Affinity)?;
+        Some(xxh3_64_with_seed(&query.encode_to_vec(), branch as u64))
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::{sync::Arc, time::Duration};
-
-    use super::*;
-    use crate::load::InFlight;
-
-    fn nodes(count: u16) -> Vec<NodeId> {
-        (0..count).map(|n| NodeId::from(format!("leaf-{n}").as_str())).collect()
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn what_was_tried_is_never_picked_again() {
-        let (loads, dice) = (Loads::default(), Dice::seeded(1));
-        let nodes = nodes(4);
-        for _ in 0..200 {
-            let mut tried = vec![];
-            while let Some(next) = pick(&nodes, Through::Leaf, &tried, &loads, &dice) {
-                assert!(!tried.contains(&next));
-                tried.push(next);
-            }
-            assert_eq!(tried.len(), 4);
-        }
-        assert_eq!(pick(&[], Through::Leaf, &[], &loads, &dice), None);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn the_busier_of_two_is_left_alone() {
-        let (loads, dice) = (Loads::default(), Dice::seeded(2));
-        let nodes = nodes(2);
-        let _call = InFlight::begin(loads.of(&nodes[1]));
-        for _ in 0..50 {
-            assert_eq!(pick(&nodes, Through::Leaf, &[], &loads, &dice), Some(0));
-        }
-        loads.of(&nodes[0]).report(Duration::from_millis(5));
-        for _ in 0..50 {
-            assert_eq!(pick(&nodes, Through::Leaf, &[], &loads, &dice), Some(1));
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_burst_spreads_over_equal_replicas() {
-        let (loads, dice) = (Loads::default(), Dice::seeded(3));
-        let nodes = nodes(3);
-        let mut calls = vec![];
-        for _ in 0..300 {
-            let at = pick(&nodes, Through::Leaf, &[], &loads, &dice).unwrap();
-            calls.push(InFlight::begin(loads.of(&nodes[usize::from(at)])));
-        }
-        let busiest = nodes.iter().map(|node| loads.of(node).in_flight()).max().unwrap();
-        assert!(busiest <= 104, "{busiest}");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn the_same_seed_gives_the_same_picks() {
-        let nodes = nodes(5);
-        let run = |seed| {
-            let (loads, dice) = (Loads::default(), Dice::seeded(seed));
-            (0..64).map(|_| pick(&nodes, Through::Leaf, &[], &loads, &dice).unwrap()).collect::<Vec<_>>()
-        };
-        assert_eq!(run(7), run(7));
-        assert_ne!(run(7), run(8));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn an_aggregator_is_the_first_of_its_order_unless_the_second_is_idler() {
-        let (loads, dice) = (Arc::new(Loads::default()), Dice::seeded(4));
-        let nodes = nodes(5);
-        assert_eq!(pick(&nodes, Through::Aggregator, &[], &loads, &dice), Some(0));
-        let _call = InFlight::begin(loads.of(&nodes[0]));
-        assert_eq!(pick(&nodes, Through::Aggregator, &[], &loads, &dice), Some(1));
-        assert_eq!(pick(&nodes, Through::Aggregator, &[0, 1], &loads, &dice), Some(2));
-    }
-}
+mod tests;

@@ -3,21 +3,16 @@
 //! It gathers the shards it was asked for and passes them on in batches: what settled waits at most `linger` (1/64 of
 //! the time left, 0.5 to 5 ms), so that the level above, which alone sees all shards, can decide when enough came; the
 //! hits of a batch are merged to one list. The last shard never waits. The whole search lives in the stream it returns:
-//! dropping the stream drops every call below.
+//! dropping the stream drops every call below. Admission is the first thing: an adaptive limit of calls at once, and the
+//! time that is left; who is refused asks another aggregator.
 
-use std::{
-    collections::BTreeMap,
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
-    },
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use canopy_common::{
     drain::{Busy, Drain},
-    error::{ErrorClass, Failure},
+    error::Failure,
     ids::{AttemptId, QueryId},
+    limit::{self, Admission, AdmissionMetrics, Bounds},
     request::RequestContext,
     telemetry::SlowQueries,
 };
@@ -31,13 +26,11 @@ use tracing::Instrument;
 use crate::{
     config::AggregatorConfig,
     gather::{
-        Gatherer,
+        Decision, Gatherer,
         run::{Run, Withdrawal},
     },
 };
 
-/// How long a caller that was refused should stay away.
-const PUSHBACK_MS: u64 = 50;
 /// Withdrawals waiting for one search.
 const WITHDRAWALS: usize = 16;
 /// How long a cancel waits for its search to take notice.
@@ -52,7 +45,8 @@ pub struct AggregatorNode {
     config: AggregatorConfig,
     slow: SlowQueries,
     drain: Drain,
-    in_flight: Arc<AtomicU32>,
+    admission: Arc<Admission>,
+    metrics: AdmissionMetrics,
     running: Arc<Running>,
 }
 
@@ -63,40 +57,42 @@ impl AggregatorNode {
         routing: Arc<RoutingSnapshot>,
         config: AggregatorConfig,
         slow: SlowQueries,
+        metrics: AdmissionMetrics,
         drain: Drain,
     ) -> Self {
-        let (in_flight, running) = (Arc::default(), Arc::default());
-        Self { engine, routing, config, slow, drain, in_flight, running }
+        let bounds = Bounds { min: config.min_in_flight, max: config.max_in_flight };
+        let admission = Arc::new(Admission::new(bounds));
+        Self { engine, routing, config, slow, drain, admission, metrics, running: Arc::default() }
     }
 
     /// Calls that run now.
     pub fn in_flight(&self) -> u32 {
-        self.in_flight.load(Ordering::Relaxed)
+        self.admission.in_flight()
     }
 
-    /// A place for one call, or the refusal.
-    fn place(&self) -> Result<Place, Failure> {
-        let before = self.in_flight.fetch_add(1, Ordering::Relaxed);
-        let place = Place { in_flight: self.in_flight.clone(), _busy: self.drain.busy() };
-        if before < self.config.max_in_flight {
-            return Ok(place);
+    /// Calls that may run at once now.
+    pub fn limit(&self) -> u32 {
+        self.admission.limit()
+    }
+
+    /// A place for one call, or the refusal: before any work.
+    fn place(&self, context: &RequestContext) -> Result<Place, Failure> {
+        let entered = self.admission.enter(context.priority, context.deadline);
+        self.metrics.seen(&self.admission);
+        match entered {
+            Ok(place) => Ok(Place { place, _busy: self.drain.busy() }),
+            Err(refusal) => {
+                self.metrics.refused(refusal);
+                Err(refusal.failure(self.admission.pushback()))
+            }
         }
-        let message = format!("{before} calls run already; ask another aggregator");
-        let failure = Failure::new(ErrorClass::Overloaded, message);
-        Err(Failure { pushback_ms: Some(PUSHBACK_MS), ..failure })
     }
 }
 
 /// Counts a call as running until it is dropped.
 struct Place {
-    in_flight: Arc<AtomicU32>,
+    place: limit::Place,
     _busy: Busy,
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.in_flight.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 /// A search of this node, as its stream holds it.
@@ -107,6 +103,7 @@ struct Searching {
     slow: SlowQueries,
     slow_threshold: Duration,
     place: Place,
+    drain: Drain,
 }
 
 /// Takes the search out of the list of running ones when it ends.
@@ -122,20 +119,26 @@ impl Searching {
     /// The next batch, and the search if it goes on.
     async fn next(mut self) -> (Result<v1::SearchReply, Failure>, Option<Self>) {
         let decision = self.run.advance(Some(self.linger)).await;
-        let in_flight = self.place.in_flight.load(Ordering::Relaxed);
-        let reply = self.run.batch(decision, in_flight);
+        let in_flight = self.place.place.in_flight();
+        let mut reply = self.run.batch(decision, in_flight);
+        if let Some(call) = &mut reply.call {
+            call.draining = self.drain.started();
+        }
         let Some(decision) = decision else { return (Ok(reply), Some(self)) };
         if self.run.took() >= self.slow_threshold {
             self.slow.push(self.run.record(decision));
         }
         drop(self.registered);
+        if decision != Decision::Cancelled {
+            self.place.place.ended();
+        }
         (Ok(reply), None)
     }
 }
 
 impl SearchNode for AggregatorNode {
     fn search(&self, context: RequestContext, request: v1::SearchRequest) -> ReplyStream {
-        let place = match self.place() {
+        let place = match self.place(&context) {
             Ok(place) => place,
             Err(refusal) => return stream::iter([Err(refusal)]).boxed(),
         };
@@ -155,6 +158,7 @@ impl SearchNode for AggregatorNode {
             registered,
             slow: self.slow.clone(),
             slow_threshold: self.config.slow_threshold.0,
+            drain: self.drain.clone(),
             place,
         };
         let next = move |searching: Option<Searching>| {
@@ -169,7 +173,7 @@ impl SearchNode for AggregatorNode {
         context: RequestContext,
         request: v1::FetchRequest,
     ) -> BoxFuture<'static, Result<v1::FetchReply, Failure>> {
-        let place = self.place();
+        let place = self.place(&context);
         let (engine, routing) = (self.engine.clone(), self.routing.clone());
         async move {
             let _place = place?;

@@ -7,6 +7,7 @@ use canopy_common::{
     deps::Deps,
     drain::Drain,
     ids::NodeId,
+    limit::AdmissionMetrics,
     net::Bound,
     rpc::{self, RpcConfig},
 };
@@ -50,8 +51,9 @@ pub async fn serve(serve: AggregatorServe, deps: Deps, drain: Drain) -> Result<(
     let endpoints = Arc::new(EndpointSet::new(rpc.clone(), deps.net.clone(), &routing));
     let engine = Arc::new(Gatherer::new(node.clone(), Role::Aggregator, endpoints, gather, &deps));
     let slow = deps.telemetry.slow.clone();
+    let metrics = AdmissionMetrics::new("aggregator", &deps.telemetry.registry);
     let aggregator =
-        Arc::new(AggregatorNode::new(engine.clone(), routing.clone(), config, slow, drain.clone()));
+        Arc::new(AggregatorNode::new(engine.clone(), routing.clone(), config, slow, metrics, drain.clone()));
     let health = Arc::new(AggregatorHealth::new(aggregator.clone(), engine, routing, &deps.dice));
     tracing::info!(node = %node, grpc = %grpc.address, "aggregator listens");
     health.begin();

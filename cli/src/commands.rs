@@ -3,6 +3,7 @@
 pub mod config;
 pub mod corpus;
 pub mod index;
+pub mod lab;
 pub mod load;
 pub mod quickstart;
 pub mod roles;
@@ -48,6 +49,9 @@ pub enum Command {
     Status(status::Args),
     /// Load a root and measure it, open loop by default
     Load(load::Args),
+    /// Simulators: what the tail can be, and what it is
+    #[command(subcommand)]
+    Lab(lab::Command),
     /// Check, print and describe the configuration
     #[command(subcommand)]
     Config(config::Command),
@@ -66,6 +70,7 @@ pub async fn run(line: Line) -> Result<()> {
         Command::Leaf(args) => roles::one(args, canopy_topology::config::Role::Leaf).await,
         Command::Status(args) => status::run(args).await,
         Command::Load(args) => load::run(args).await,
+        Command::Lab(command) => lab::run(command).await,
         Command::Config(command) => config::run(command),
     }
 }

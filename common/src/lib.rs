@@ -11,6 +11,7 @@ pub mod deps;
 pub mod drain;
 pub mod error;
 pub mod ids;
+pub mod limit;
 pub mod net;
 pub mod request;
 pub mod rng;

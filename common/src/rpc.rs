@@ -2,12 +2,15 @@
 //! gRPC status; limits in one place.
 //!
 //! Client, outer to inner: trace context > channel. The channel is lazy, notices a dead peer by keepalive within
-//! interval + timeout (a host that vanishes sends no reset), and has a connection window far above the stream window,
-//! so that one fat stream does not starve the others.
+//! interval + timeout (a host that vanishes sends no reset), dials with patience (`dial`), and has a connection window
+//! far above the stream window, so that one fat stream does not starve the others.
 //! Server, outer to inner: catch panic > trace context > routes. Deadlines travel in the message and in
-//! `grpc-timeout`; the engine's own timers bound the streams.
+//! `grpc-timeout`; the engine's own timers bound the streams. A connection lives for `max_connection_age` and is then
+//! ended gently: the peer is told to begin nothing new on it, what runs ends in peace, and the next call dials again, so
+//! that whatever moved behind an address is found. Nodes differ by up to a tenth, so that not all reconnect at once.
 
 pub mod config;
+mod dial;
 pub mod status;
 
 use std::{io, time::Duration};
@@ -23,6 +26,7 @@ use tower::{BoxError, ServiceBuilder, service_fn, util::BoxCloneSyncService};
 use tower_http::catch_panic::CatchPanicLayer;
 
 pub use config::RpcConfig;
+use dial::Dialler;
 
 use crate::{
     drain::Drain,
@@ -46,13 +50,10 @@ const PREFACE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A lazy channel to `host:port`. Nothing is dialled before the first call; it reconnects by itself.
 pub fn channel(config: &RpcConfig, net: &NetIo, address: &str) -> io::Result<ClientChannel> {
-    let (net, target, patience) = (net.clone(), address.to_owned(), config.connect_timeout.0);
+    let dialler = Dialler::new(net.clone(), address, config.connect_timeout.0, config.keepalive_timeout.0);
     let connector = service_fn(move |_: Uri| {
-        let connect = net.connect(&target);
-        async move {
-            let connected = tokio::time::timeout(patience, connect).await;
-            connected.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?.map(TokioIo::new)
-        }
+        let dialler = dialler.clone();
+        async move { dialler.dial().await.map(TokioIo::new) }
     });
     let channel = Endpoint::from_shared(format!("http://{address}"))
         .map_err(io::Error::other)?
@@ -86,6 +87,7 @@ pub async fn serve_grpc(config: &RpcConfig, routes: Routes, bound: Bound, drain:
         })
         .into_inner();
     let stop = drain.clone();
+    let age = aged(config.max_connection_age.0, &bound.address.to_string());
     let incoming =
         bound.incoming.map(|accepted| accepted.map(|io| Patient::opened_by(io, PREFACE, PREFACE_PATIENCE)));
     let serving = Server::builder()
@@ -93,6 +95,7 @@ pub async fn serve_grpc(config: &RpcConfig, routes: Routes, bound: Bound, drain:
         .http2_keepalive_timeout(Some(config.keepalive_timeout.0))
         .initial_stream_window_size(config.stream_window.0 as u32)
         .initial_connection_window_size(config.connection_window.0 as u32)
+        .max_connection_age(age)
         .tcp_nodelay(true)
         .layer(layers)
         .add_routes(routes)
@@ -103,6 +106,12 @@ pub async fn serve_grpc(config: &RpcConfig, routes: Routes, bound: Bound, drain:
         served = serving => served.map_err(io::Error::other),
         () = async { drain.wait_started().await; tokio::time::sleep(patience).await } => Ok(()),
     }
+}
+
+/// The age at which a node ends connections: up to a tenth more or less than configured, by its address.
+fn aged(age: Duration, address: &str) -> Duration {
+    let lot = xxhash_rust::xxh3::xxh3_64(address.as_bytes()) as f64 / u64::MAX as f64;
+    age.mul_f64(0.9 + 0.2 * lot)
 }
 
 /// A panic in a handler is our fault and ends one call, never the process.

@@ -19,7 +19,11 @@ use canopy_proto::v1::{Hit, SearchRequest, ShardReply, Span};
 use parking_lot::Mutex;
 use tokio::{sync::Notify, time::Instant};
 
-use crate::{shards::Serving, stop::Stop};
+use crate::{
+    shards::Serving,
+    stop::Stop,
+    tie::{Action, Event, Tied},
+};
 
 /// A shard to search.
 pub struct Target {
@@ -83,6 +87,8 @@ pub struct Call {
     pub deadline: Deadline,
     /// Continues on the search threads.
     pub span: tracing::Span,
+    /// Its twin, when it is tied.
+    pub tied: Option<Tied>,
     targets: Vec<Target>,
     next: AtomicUsize,
     queue_us: AtomicU64,
@@ -119,6 +125,7 @@ impl Call {
             arrived: Instant::now(),
             deadline,
             span,
+            tied: None,
             targets: targets.collect(),
             next: AtomicUsize::new(0),
             queue_us: AtomicU64::new(NOT_YET),
@@ -146,11 +153,20 @@ impl Call {
         self.arrived.elapsed().as_micros() as u64
     }
 
-    /// A thread has begun to work on the call; the first one counts. How long it waited.
-    pub fn begun(&self) -> Duration {
+    /// A thread has begun to work on the call; the first one counts. How long it waited, and what its tie asks for.
+    pub fn begin(&self) -> (Duration, Action) {
         let now = self.elapsed_us();
         let first = self.queue_us.compare_exchange(NOT_YET, now, Ordering::Relaxed, Ordering::Relaxed);
-        Duration::from_micros(first.map_or_else(|earlier| earlier, |_| now))
+        match (first, &self.tied) {
+            (Err(earlier), _) => (Duration::from_micros(earlier), Action::Nothing),
+            (Ok(_), None) => (Duration::from_micros(now), Action::Nothing),
+            (Ok(_), Some(tied)) => (Duration::from_micros(now), tied.on(Event::Begins(tied.claim(now)))),
+        }
+    }
+
+    /// Whether a thread has begun to work on it.
+    pub fn begun(&self) -> bool {
+        self.queue_us.load(Ordering::Relaxed) != NOT_YET
     }
 
     /// How long it waited for a thread, or has been waiting.

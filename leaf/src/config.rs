@@ -1,7 +1,12 @@
 //! `[leaf]` of the configuration.
 
-use canopy_common::config::{Section, Size, Time};
+use canopy_common::{
+    config::{Section, Size, Time},
+    limit::Bounds,
+};
 use serde::{Deserialize, Serialize};
+
+use crate::{executor::Room, fault::FaultConfig};
 
 /// The section.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -15,6 +20,13 @@ pub struct LeafConfig {
     pub queue: u32,
     /// The same for batch queries, which wait behind all interactive ones. Default: 64.
     pub batch_queue: u32,
+    /// Longest wait of an interactive search in a queue that stands (one whose oldest entry has not been young for
+    /// 100 ms), never more than half of its own time; then it is given back, so that its caller can ask another
+    /// replica. Shorter: fewer late answers, more refusals. Default: 100ms.
+    pub shed_after: Time,
+    /// Searches that are taken at once whatever their latency; beyond these an adaptive limit refuses when latency
+    /// doubles. At least a few per thread, or a wrong guess costs throughput. Default: 64.
+    pub min_in_flight: u32,
     /// Shards verified and opened at a time; 0: one per core. Default: 0.
     pub open_threads: u32,
     /// Shards that finish within this time of each other share one reply. Longer saves messages, shorter shows the
@@ -29,6 +41,10 @@ pub struct LeafConfig {
     pub snippet_scan: Size,
     /// Searches that take at least this long are noted on the page of slow queries. Default: 250ms.
     pub slow: Time,
+    /// Allows `[leaf.fault]`; for tests only. Default: false.
+    pub allow_faults: bool,
+    /// Faults on purpose; for tests only. Default: none.
+    pub fault: FaultConfig,
 }
 
 impl Default for LeafConfig {
@@ -37,17 +53,36 @@ impl Default for LeafConfig {
             threads: 0,
             queue: 256,
             batch_queue: 64,
+            shed_after: Time::ms(100),
+            min_in_flight: 64,
             open_threads: 0,
             coalesce: Time(std::time::Duration::from_micros(500)),
             lease_grace: Time::ms(2000),
             leases: 64,
             snippet_scan: Size(128 << 10),
             slow: Time::ms(250),
+            allow_faults: false,
+            fault: FaultConfig::default(),
         }
     }
 }
 
 impl LeafConfig {
+    /// Sizes of the queue.
+    pub fn room(&self) -> Room {
+        Room {
+            interactive: self.queue as usize,
+            batch: self.batch_queue as usize,
+            shed_after: self.shed_after.0,
+        }
+    }
+
+    /// Where the limit of running searches may be: as many as are taken at once, and as many as run and wait.
+    pub fn bounds(&self) -> Bounds {
+        let max = self.search_threads() as u32 + self.queue + self.batch_queue;
+        Bounds { min: self.min_in_flight, max }
+    }
+
     /// Search threads, cores counted.
     pub fn search_threads(&self) -> usize {
         or_cores(self.threads)
@@ -72,12 +107,20 @@ impl Section for LeafConfig {
         ("threads", "search threads; 0: one per core; 0..1024"),
         ("queue", "interactive searches that may wait for a thread; 1..65536"),
         ("batch_queue", "batch searches that may wait for a thread; 1..65536"),
+        ("shed_after", "longest wait of an interactive search in a queue that stands; 1ms..1min"),
+        ("min_in_flight", "searches taken at once whatever their latency; 1..65536"),
         ("open_threads", "shards verified and opened at a time; 0: one per core; 0..1024"),
         ("coalesce", "shards that finish within this time share one reply; 0s..10ms"),
         ("lease_grace", "how long a view outlives the searches that used it; 0s..1min"),
         ("leases", "replaced views kept for late fetches; 1..4096"),
         ("snippet_scan", "how much of a text is looked at for its snippet; 4KiB..16MiB"),
         ("slow", "searches that take at least this long are noted as slow; 0s..1min"),
+        ("allow_faults", "allows [leaf.fault]; for tests only"),
+        (
+            "fault",
+            "faults on purpose, for tests only: hiccup_probability 0..1, hiccup_min and hiccup_max up to 1min, delay \
+             up to 1min, error_probability 0..1",
+        ),
     ];
 
     fn problems(&self) -> Vec<(String, String)> {
@@ -90,6 +133,7 @@ impl Section for LeafConfig {
         number("threads", self.threads, 0, 1024);
         number("queue", self.queue, 1, 65_536);
         number("batch_queue", self.batch_queue, 1, 65_536);
+        number("min_in_flight", self.min_in_flight, 1, 65_536);
         number("open_threads", self.open_threads, 0, 1024);
         number("leases", self.leases, 1, 4096);
         let mut time = |key: &str, value: Time, high: Time| {
@@ -100,6 +144,15 @@ impl Section for LeafConfig {
         time("coalesce", self.coalesce, Time::ms(10));
         time("lease_grace", self.lease_grace, Time::ms(60_000));
         time("slow", self.slow, Time::ms(60_000));
+        time("shed_after", self.shed_after, Time::ms(60_000));
+        if self.shed_after < Time::ms(1) {
+            found.push(("shed_after".to_owned(), format!("{} is below 1ms", self.shed_after)));
+        }
+        if self.fault.any() && !self.allow_faults {
+            let reason = "faults are for tests only; set allow_faults = true, or remove them";
+            found.push(("fault".to_owned(), reason.to_owned()));
+        }
+        found.extend(self.fault.problems().into_iter().map(|(key, why)| (format!("fault.{key}"), why)));
         let scan = self.snippet_scan;
         if !(4 << 10..=16 << 20).contains(&scan.0) {
             found.push(("snippet_scan".to_owned(), format!("{scan} is outside 4KiB..16MiB")));
@@ -125,14 +178,21 @@ mod tests {
             threads: 5000,
             queue: 0,
             batch_queue: 0,
+            shed_after: Time::ms(0),
+            min_in_flight: 0,
             open_threads: 5000,
             coalesce: Time::ms(11),
             lease_grace: Time::ms(60_001),
             leases: 0,
             snippet_scan: Size(1),
             slow: Time::ms(60_001),
+            allow_faults: false,
+            fault: FaultConfig { delay: Time::ms(1), ..FaultConfig::default() },
         };
-        assert_eq!(wild.problems().len(), documented.len());
+        // allow_faults has no bounds.
+        assert_eq!(wild.problems().len() + 1, documented.len(), "{:?}", wild.problems());
+        let allowed = LeafConfig { allow_faults: true, fault: wild.fault, ..LeafConfig::default() };
+        assert!(allowed.problems().is_empty());
         assert!(LeafConfig::default().search_threads() > 0);
     }
 }

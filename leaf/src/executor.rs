@@ -10,34 +10,40 @@ pub mod service;
 use std::{
     io,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     thread,
     time::Duration,
 };
 
 use queue::Queue;
-pub use queue::{Lane, Task, Turn};
-pub use service::ServiceTimes;
+pub use queue::{Lane, Room, Task, Turn};
+pub use service::{Class, ServiceTimes};
 
 /// The threads and their queue. Dropping it closes the queue; threads leave when their task ends.
 pub struct Executor {
     queue: Arc<Queue>,
     threads: usize,
+    busy: Arc<AtomicUsize>,
     times: ServiceTimes,
 }
 
 impl Executor {
-    /// Starts `threads` threads; tasks in excess of `interactive` and `batch` are refused.
-    pub fn start(threads: usize, interactive: usize, batch: usize) -> io::Result<Self> {
-        let queue = Arc::new(Queue::new(interactive, batch));
+    /// Starts `threads` threads; tasks that find no room are refused.
+    pub fn start(threads: usize, room: Room) -> io::Result<Self> {
+        let queue = Arc::new(Queue::new(room, threads));
         // Threads see the runtime's clock, so that a deadline means the same on both sides.
         let runtime = tokio::runtime::Handle::try_current().ok();
-        let executor = Self { queue: queue.clone(), threads, times: ServiceTimes::default() };
+        let busy = Arc::<AtomicUsize>::default();
+        let times = ServiceTimes::default();
+        let executor = Self { queue: queue.clone(), threads, busy: busy.clone(), times };
         for number in 0..threads {
-            let (queue, runtime) = (queue.clone(), runtime.clone());
+            let (queue, busy, runtime) = (queue.clone(), busy.clone(), runtime.clone());
             thread::Builder::new().name(format!("search-{number}")).spawn(move || {
                 let _clock = runtime.as_ref().map(tokio::runtime::Handle::enter);
-                work(&queue);
+                work(&queue, &busy);
             })?;
         }
         Ok(executor)
@@ -56,6 +62,16 @@ impl Executor {
     /// Tasks waiting.
     pub fn queued(&self) -> usize {
         self.queue.len()
+    }
+
+    /// Tasks waiting in a lane, and whether its queue stands.
+    pub fn lane(&self, lane: Lane) -> (usize, bool) {
+        self.queue.lane(lane)
+    }
+
+    /// Whether a task that came now would begin at once.
+    pub fn idle(&self) -> bool {
+        self.busy.load(Ordering::Relaxed) + self.queued() < self.threads
     }
 
     /// Number of threads.
@@ -82,11 +98,13 @@ impl Drop for Executor {
     }
 }
 
-fn work(queue: &Queue) {
+fn work(queue: &Queue, busy: &AtomicUsize) {
     while let Some((task, turn)) = queue.pop() {
+        busy.fetch_add(1, Ordering::Relaxed);
         if catch_unwind(AssertUnwindSafe(|| (task.run)(turn))).is_err() {
             tracing::error!("a search task panicked outside of its shard; the thread goes on");
         }
+        busy.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -98,6 +116,10 @@ mod tests {
 
     use super::*;
 
+    fn room(interactive: usize) -> Room {
+        Room { interactive, batch: 1, shed_after: Duration::from_mins(1) }
+    }
+
     fn task(run: impl FnOnce(Turn) + Send + 'static) -> Task {
         let deadline = Deadline::after(Duration::from_mins(1));
         Task { lane: Lane::Interactive, deadline, owner: 1, run: Box::new(run) }
@@ -105,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_panic_does_not_cost_the_thread() {
-        let executor = Executor::start(1, 8, 8).unwrap();
+        let executor = Executor::start(1, room(8)).unwrap();
         let (done, result) = mpsc::channel();
         executor.submit(vec![task(|_| panic!("on purpose")), task(move |turn| done.send(turn).unwrap())]);
         assert!(matches!(result.recv_timeout(Duration::from_secs(10)), Ok(Turn::Run(_))));
@@ -113,14 +135,14 @@ mod tests {
 
     #[test]
     fn a_full_queue_refuses_within_a_millisecond() {
-        let executor = Executor::start(1, 2, 1).unwrap();
+        let executor = Executor::start(1, room(2)).unwrap();
         let (release, blocked) = mpsc::channel::<()>();
         let (started, running) = mpsc::channel();
         executor.submit(vec![task(move |_| {
             started.send(()).unwrap();
             let _released = blocked.recv();
         })]);
-        running.recv_timeout(Duration::from_secs(10)).unwrap();
+        assert!(running.recv_timeout(Duration::from_secs(10)).is_ok() && !executor.idle());
         assert_eq!(executor.submit((0..5).map(|_| task(|_| {})).collect()), 2);
         let start = tokio::time::Instant::now();
         for _ in 0..100 {
@@ -134,7 +156,7 @@ mod tests {
 
     #[test]
     fn what_waits_when_the_executor_closes_is_told() {
-        let executor = Executor::start(1, 8, 8).unwrap();
+        let executor = Executor::start(1, room(8)).unwrap();
         let (release, blocked) = mpsc::channel::<()>();
         let (started, running) = mpsc::channel();
         let (told, turns) = mpsc::channel();

@@ -12,6 +12,7 @@ use canopy_common::{
     deadline::Deadline,
     drain::Drain,
     ids::{AttemptId, Epoch, NodeId, QueryId, ShardId, Version},
+    limit::Admission,
     request::RequestContext,
 };
 use canopy_format::{
@@ -40,6 +41,7 @@ use crate::{
     search_shard::{self, ShardResult},
     shards::{Serving, Shards, files::ShardFiles, open::Opener},
     testing::{self, Row},
+    tie::peers::Tell,
     view::ShardView,
 };
 
@@ -53,17 +55,19 @@ pub fn config(threads: u32, queue: u32) -> LeafConfig {
 
 /// Parts of a leaf that holds nothing yet.
 pub fn parts(config: LeafConfig, search: SearchShard) -> Arc<Parts> {
+    telling(config, search, "leaf-1", Box::new(|_, _| ()))
+}
+
+/// The same for a leaf of this name, which tells twins that way.
+pub fn telling(config: LeafConfig, search: SearchShard, name: &str, tell: Tell) -> Arc<Parts> {
     let leases = Leases::new(77, config.lease_grace.0, config.leases as usize);
     Arc::new(Parts {
         max_message: 1 << 20,
         epoch: Epoch(1),
-        shards: Arc::new(Shards::new(NodeId::from("leaf-1"), leases)),
-        executor: Executor::start(
-            config.search_threads(),
-            config.queue as usize,
-            config.batch_queue as usize,
-        )
-        .expect("threads"),
+        shards: Arc::new(Shards::new(NodeId::from(name), leases)),
+        admission: Arc::new(Admission::new(config.bounds())),
+        executor: Executor::start(config.search_threads(), config.room()).expect("threads"),
+        tell,
         calls: Calls::default(),
         metrics: Metrics::new(&prometheus::Registry::new()),
         drain: Drain::new(),

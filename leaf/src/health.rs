@@ -65,7 +65,9 @@ impl LeafHealth {
             run: Box::new(move |turn| {
                 let result = match turn {
                     Turn::Run(_) => probe(&parts, &servings, deadline),
-                    Turn::Expired(_) | Turn::Closed => Err("the search threads are stuck".to_owned()),
+                    Turn::Expired(_) | Turn::Shed(_) | Turn::Closed => {
+                        Err("the search threads are stuck".to_owned())
+                    }
                 };
                 let _asker_may_be_gone = tell.send(result);
             }),

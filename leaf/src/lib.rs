@@ -8,6 +8,7 @@ pub mod config;
 pub mod error;
 pub mod executor;
 pub mod explain;
+pub mod fault;
 pub mod fetch;
 #[cfg(test)]
 pub mod fixture;
@@ -26,6 +27,7 @@ pub mod snippet;
 pub mod stop;
 #[cfg(test)]
 mod testing;
+pub mod tie;
 pub mod view;
 
 pub use serve::{LeafServe, serve};

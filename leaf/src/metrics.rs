@@ -17,8 +17,21 @@ pub struct Metrics {
     pub in_flight: IntGauge,
     /// Asked shards by how they ended.
     pub outcomes: IntCounterVec,
-    /// Searches refused because the queue was full or the time too short.
+    /// Searches refused before any work.
     pub shed: IntCounter,
+    /// The same by reason: `limit`, `full`, `too_late`, or `waited` too long in a queue that stands.
+    pub refused: IntCounterVec,
+    /// Searches that may run and wait at once now.
+    pub limit: IntGauge,
+    /// Tasks in the queue.
+    pub queued: IntGauge,
+    /// Whether the queue of people stands: 1 or 0.
+    pub standing: IntGauge,
+    /// Tied searches by what became of them: `claimed` (began, and told the twin), `dropped`, `stopped` (had begun
+    /// too), `duplicate` (ran to the end though the twin began earlier).
+    pub tied: IntCounterVec,
+    /// Claims that did not reach the twin.
+    pub untold: IntCounter,
     /// Searches whose deadline passed while they waited; never run.
     pub expired_in_queue: IntCounter,
     /// Shards whose search the caller stopped.
@@ -40,62 +53,40 @@ pub struct Metrics {
 impl Metrics {
     /// Registers them.
     pub fn new(registry: &Registry) -> Self {
+        let name = |what: &str| format!("canopy_leaf_{what}");
+        let counter = |what: &str, help: &str| metrics::counter(registry, &name(what), help);
+        let gauge = |what: &str, help: &str| metrics::gauge(registry, &name(what), help);
+        let latency = |what: &str, help: &str| metrics::latency(registry, &name(what), help);
+        let by = |label: &str, what: &str, help: &str| metrics::counters(registry, &name(what), help, label);
         Self {
-            queue_wait: metrics::latency(
-                registry,
-                "canopy_leaf_queue_wait_seconds",
+            queue_wait: latency(
+                "queue_wait_seconds",
                 "time between the arrival of a search and its start on a thread",
             ),
-            service: metrics::latency(
-                registry,
-                "canopy_leaf_service_seconds",
-                "time of the search of one shard",
-            ),
-            in_flight: metrics::gauge(
-                registry,
-                "canopy_leaf_in_flight_shards",
-                "shards asked and not settled yet",
-            ),
-            outcomes: metrics::counters(
-                registry,
-                "canopy_leaf_outcomes_total",
-                "asked shards by how they ended",
-                "outcome",
-            ),
-            shed: metrics::counter(
-                registry,
-                "canopy_leaf_shed_total",
-                "searches refused before any work, because the queue was full or the time too short",
-            ),
-            expired_in_queue: metrics::counter(
-                registry,
-                "canopy_leaf_deadline_in_queue_total",
+            service: latency("service_seconds", "time of the search of one shard"),
+            in_flight: gauge("in_flight_shards", "shards asked and not settled yet"),
+            outcomes: by("outcome", "outcomes_total", "asked shards by how they ended"),
+            shed: counter("shed_total", "searches refused before any work"),
+            refused: by("reason", "refused_total", "searches refused before any work, by reason"),
+            limit: gauge("concurrency_limit", "searches that may run and wait at once"),
+            queued: gauge("queued_tasks", "tasks that wait for a thread"),
+            standing: gauge("queue_standing", "1 when the interactive queue stands"),
+            tied: by("event", "tied_total", "tied searches by what became of them"),
+            untold: counter("tied_untold_total", "claims that did not reach the twin"),
+            expired_in_queue: counter(
+                "deadline_in_queue_total",
                 "searches whose deadline passed in the queue; they were never run",
             ),
-            cancelled: metrics::counter(
-                registry,
-                "canopy_leaf_cancelled_total",
-                "shards whose search the caller stopped",
-            ),
+            cancelled: counter("cancelled_total", "shards whose search the caller stopped"),
             work_after_cancel: work_after_cancel(registry),
-            panics: metrics::counter(
-                registry,
-                "canopy_leaf_panics_total",
-                "searches and fetches that panicked",
-            ),
+            panics: counter("panics_total", "searches and fetches that panicked"),
             shards: shards(registry),
-            passed_over: metrics::gauge(
-                registry,
-                "canopy_leaf_versions_passed_over",
+            passed_over: gauge(
+                "versions_passed_over",
                 "versions newer than the one served, which can't be served; above 0 wants a look",
             ),
-            fetch: metrics::latency(registry, "canopy_leaf_fetch_seconds", "time of one fetch"),
-            fetched: metrics::counters(
-                registry,
-                "canopy_leaf_fetched_total",
-                "fetched items by result, filled or empty",
-                "result",
-            ),
+            fetch: latency("fetch_seconds", "time of one fetch"),
+            fetched: by("result", "fetched_total", "fetched items by result, filled or empty"),
         }
     }
 }

@@ -6,18 +6,19 @@ use canopy_common::{
     drain::Drain,
     error::Failure,
     ids::{AttemptId, Epoch, QueryId},
+    limit::Admission,
     request::RequestContext,
     telemetry::SlowQueries,
 };
 use canopy_proto::{
     ReplyStream, SearchNode,
-    v1::{CallReport, CancelRequest, FetchReply, FetchRequest, SearchRequest, ShardReply},
+    v1::{CallReport, CancelRequest, FetchReply, FetchRequest, Outcome, SearchRequest, ShardReply, Tie},
 };
 use futures::{FutureExt, future::BoxFuture};
 
 use crate::{
     call::{Call, Settled},
-    calls::{Calls, Cancelled, MOST_SHARDS},
+    calls::{Calls, Cancelled, Claimed, MOST_SHARDS},
     config::LeafConfig,
     executor::Executor,
     fetch,
@@ -26,6 +27,7 @@ use crate::{
     search_shard::ShardResult,
     shards::Shards,
     stop::Stop,
+    tie::{Action, Claim, Event, Tied, peers::Tell},
     view::ShardView,
 };
 
@@ -42,8 +44,12 @@ pub struct Parts {
     pub epoch: Epoch,
     /// What it holds.
     pub shards: Arc<Shards>,
+    /// How many searches it takes on.
+    pub admission: Arc<Admission>,
     /// Its threads.
     pub executor: Executor,
+    /// Tells the twins of tied searches.
+    pub tell: Tell,
     /// Its running searches.
     pub calls: Calls,
     /// Its metrics.
@@ -87,6 +93,42 @@ impl Parts {
         stopped
     }
 
+    /// What the tie of a call asks for; how many shards it settled.
+    pub(crate) fn tied(&self, call: &Call, tied: &Tied, action: Action) -> usize {
+        let node = &self.shards.node.0;
+        let count = |event| self.metrics.tied.with_label_values(&[event]).inc();
+        match action {
+            Action::Nothing => 0,
+            Action::Tell(claim) => {
+                count("claimed");
+                (self.tell)(&tied.peer, self.claim(call, tied, claim));
+                0
+            }
+            Action::Drop => {
+                count("dropped");
+                let reason = format!("dropped here: its twin at {} began first", tied.peer);
+                self.settle_open(call, &[], |index| {
+                    reply::unanswered(index, node, Outcome::Unavailable, reason.as_str())
+                })
+            }
+            Action::Stop => {
+                count("stopped");
+                self.cancel(call, &[])
+            }
+        }
+    }
+
+    fn claim(&self, call: &Call, tied: &Tied, claim: Claim) -> CancelRequest {
+        let twin =
+            Tie { peer: self.shards.node.to_string(), attempt_id: claim.attempt.0, start_us: claim.start_us };
+        CancelRequest {
+            query_id: call.request.query_id.to_vec(),
+            attempt_id: tied.twin.0,
+            shards: Vec::new(),
+            twin: Some(twin),
+        }
+    }
+
     /// What every reply says of this node.
     pub(crate) fn report(&self, call: &Call, pushback: Duration) -> CallReport {
         self.report_of(call.queue_us(), pushback)
@@ -100,6 +142,7 @@ impl Parts {
             queue_wait_us,
             pushback_ms: pushback.as_millis() as u64,
             epoch: self.epoch.0,
+            draining: self.drain.started(),
         }
     }
 
@@ -166,9 +209,30 @@ fn cancel(parts: &Parts, request: &CancelRequest) -> Result<u32, Failure> {
             format!("{} shards; the limit is {MOST_SHARDS}: name none to stop all", request.shards.len());
         return Err(Failure::invalid("shards", message).with_limit(MOST_SHARDS as u64));
     }
+    if let Some(twin) = &request.twin {
+        return Ok(claimed(parts, query, AttemptId(request.attempt_id), twin) as u32);
+    }
     match parts.calls.cancel(query, AttemptId(request.attempt_id), &request.shards) {
         Cancelled::Running(call) => Ok(parts.cancel(&call, &request.shards) as u32),
         Cancelled::Nothing | Cancelled::Marked => Ok(0),
+    }
+}
+
+/// The twin of a tied search says that it has begun; shards stopped here.
+fn claimed(parts: &Parts, query: QueryId, attempt: AttemptId, twin: &Tie) -> usize {
+    let claim = Claim { start_us: twin.start_us, attempt: AttemptId(twin.attempt_id) };
+    match parts.calls.claim(query, attempt) {
+        Claimed::Running(call) => match &call.tied {
+            Some(tied) if tied.twin == claim.attempt => {
+                parts.tied(&call, tied, tied.on(Event::Claimed(claim)))
+            }
+            _ => 0,
+        },
+        Claimed::Ended(Some(mine)) if claim < mine => {
+            parts.metrics.tied.with_label_values(&["duplicate"]).inc();
+            0
+        }
+        Claimed::Ended(_) | Claimed::Nothing | Claimed::Marked => 0,
     }
 }
 

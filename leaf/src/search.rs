@@ -1,6 +1,9 @@
 //! Search at the leaf, the story: find the views, admit, queue, search shard by shard on the leaf's own threads, send
 //! what settles, and at the deadline account for what did not.
 //!
+//! Admission comes before any work, in this order: the adaptive limit of searches at once; the time that is left, when
+//! no thread is idle; room in the queue. A refusal settles every shard as shed, with a hint of how long to stay away.
+//!
 //! Up to as many tasks as there are threads work on a call, each taking the next shard that nobody has taken: shards of
 //! one call run side by side when threads are idle, and cost one queue entry when they are not. The stream's own timer
 //! settles what is open at the deadline, so a stuck thread can't hold an answer back. When the stream is dropped,
@@ -14,6 +17,7 @@ use canopy_common::{
     drain::Busy,
     error::Failure,
     ids::Version,
+    limit::{Place, Refusal},
     request::{Priority, RequestContext},
 };
 use canopy_proto::{
@@ -24,10 +28,12 @@ use futures::StreamExt;
 
 use crate::{
     call::{Call, Found, Settled},
-    executor::{Lane, Task},
+    calls::Mark,
+    executor::{Class, Lane, Task},
     node::Parts,
     reply,
     shards::Serving,
+    tie::{Event, Tied},
 };
 
 /// Starts a search at once; its replies as a stream.
@@ -36,24 +42,32 @@ pub fn start(parts: &Arc<Parts>, context: RequestContext, request: SearchRequest
     let span = tracing::info_span!("leaf_search", query = %context.query, shards = request.shards.len());
     let mut refused = Vec::new();
     let servings = find(parts, &request, &mut refused);
-    let call = Arc::new(Call::new(
-        parts.calls.number(),
-        request,
-        context.deadline,
-        servings,
-        parts.config.coalesce.0,
-        span,
-    ));
+    let coalesce = parts.config.coalesce.0;
+    let mut call = Call::new(parts.calls.number(), request, context.deadline, servings, coalesce, span);
+    // One that can't answer all by itself must not stop a twin that perhaps can.
+    let tie = call.request.tie.as_ref().filter(|_| refused.is_empty());
+    call.tied = tie.map(|tie| Tied::of(tie, context.attempt));
+    let call = Arc::new(call);
     parts.metrics.asked(call.request.shards.len());
-    let stopped = parts.calls.begin(context.query, context.attempt, &call);
-    let mut stream =
-        Stream { _busy: parts.drain.busy(), parts: parts.clone(), call, context, pushback: Duration::ZERO };
+    let mark = parts.calls.begin(context.query, context.attempt, &call);
+    let mut stream = Stream {
+        _busy: parts.drain.busy(),
+        parts: parts.clone(),
+        call,
+        context,
+        pushback: Duration::ZERO,
+        place: None,
+    };
     for (index, failure) in refused {
         let reply = reply::failed(index, &parts.shards.node.0, &failure);
         stream.parts.settle(&stream.call, Settled { reply, ..Settled::default() }, Duration::ZERO);
     }
-    if let Some(shards) = stopped {
-        parts.cancel(&stream.call, &shards);
+    if let Some(Mark::Cancelled(shards)) = &mark {
+        parts.cancel(&stream.call, shards);
+    }
+    if let Some(tied) = &stream.call.tied {
+        let marked = mark == Some(Mark::Claimed);
+        parts.tied(&stream.call, tied, tied.on(Event::Arrives { marked }));
     }
     stream.admit();
     futures::stream::unfold(stream, |mut stream| async move {
@@ -81,11 +95,16 @@ fn find(
     found
 }
 
+fn told(refusal: Refusal) -> String {
+    refusal.failure(Duration::ZERO).message
+}
+
 struct Stream {
     parts: Arc<Parts>,
     call: Arc<Call>,
     context: RequestContext,
     pushback: Duration,
+    place: Option<Place>,
     _busy: Busy,
 }
 
@@ -100,18 +119,19 @@ impl Stream {
             self.settle_open(Outcome::TimedOut, "the deadline had passed when the search arrived");
             return;
         }
+        match self.parts.admission.take(self.context.priority) {
+            Ok(place) => self.place = Some(place),
+            Err(refusal) => return self.shed("limit", &told(refusal)),
+        }
         let executor = &self.parts.executor;
-        let floor = executor.times().floor();
-        if remaining < floor && executor.queued() > 0 {
-            let reason =
-                format!("{remaining:?} are left; no search here has lately taken less than {floor:?}");
-            self.shed(&reason);
-            return;
+        let p90 = executor.times().p90(Class::of(&self.call.request));
+        if remaining < p90 && !executor.idle() {
+            return self.shed("too_late", &told(Refusal::TooLate(remaining, p90)));
         }
         let tasks = executor.threads().min(self.call.targets().len());
         let tasks = (0..tasks).map(|_| self.task()).collect();
         if executor.submit(tasks) == 0 {
-            self.shed("the queue of this leaf is full");
+            self.shed("full", "the queue of this leaf is full");
         }
     }
 
@@ -129,15 +149,35 @@ impl Stream {
         }
     }
 
-    fn shed(&mut self, reason: &str) {
+    fn shed(&mut self, why: &str, reason: &str) {
         self.pushback = self.parts.executor.pushback();
+        self.place = None;
         self.parts.metrics.shed.inc();
+        self.parts.metrics.refused.with_label_values(&[why]).inc();
         self.settle_open(Outcome::Shed, reason);
     }
 
-    fn settle_open(&self, outcome: Outcome, reason: &str) {
+    /// What the last message says of when to come again: a call that was given back by the queue was refused too.
+    fn pushback(&self, settled: &[Settled]) -> Duration {
+        let shed = |one: &Settled| one.reply.outcome == Outcome::Shed as i32;
+        if self.pushback.is_zero() && settled.iter().any(shed) {
+            return self.parts.executor.pushback();
+        }
+        self.pushback
+    }
+
+    /// The deadline came first: before any thread began, or while they searched.
+    fn too_late(&self) {
+        if self.call.begun() {
+            self.settle_open(Outcome::TimedOut, "the deadline passed");
+        } else if self.settle_open(Outcome::TimedOut, work::EXPIRED) > 0 {
+            self.parts.metrics.expired_in_queue.inc();
+        }
+    }
+
+    fn settle_open(&self, outcome: Outcome, reason: &str) -> usize {
         let node = &self.parts.shards.node.0;
-        self.parts.settle_open(&self.call, &[], |index| reply::unanswered(index, node, outcome, reason));
+        self.parts.settle_open(&self.call, &[], |index| reply::unanswered(index, node, outcome, reason))
     }
 
     async fn next(&mut self) -> Option<Result<SearchReply, Failure>> {
@@ -147,8 +187,11 @@ impl Stream {
                 Found::Send { settled, last } => {
                     if last {
                         self.parts.note_slow(&self.context, &self.call, &settled);
+                        if let Some(place) = self.place.take().filter(|_| self.call.begun()) {
+                            place.ended();
+                        }
                     }
-                    let report = self.parts.report(&self.call, self.pushback);
+                    let report = self.parts.report(&self.call, self.pushback(&settled));
                     let message = reply::message(&self.call.request, settled, report);
                     if let Err(failure) = reply::fits(&message, self.parts.max_message) {
                         self.parts.metrics.ended(self.call.close());
@@ -171,7 +214,7 @@ impl Stream {
                 () = self.call.wake.notified() => false,
                 () = tokio::time::sleep_until(wake_at) => {
                     if self.context.deadline.expired() {
-                        self.settle_open(Outcome::TimedOut, "the deadline passed");
+                        self.too_late();
                     }
                     true
                 }
@@ -188,6 +231,7 @@ impl Drop for Stream {
             self.parts.metrics.ended(open);
             self.parts.metrics.cancelled.inc_by(open as u64);
         }
-        self.parts.calls.end(self.context.query, self.context.attempt, self.call.number);
+        let claim = self.call.tied.as_ref().and_then(Tied::begun);
+        self.parts.calls.end(self.context.query, self.context.attempt, self.call.number, claim);
     }
 }

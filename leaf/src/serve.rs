@@ -12,6 +12,7 @@ use canopy_common::{
     deps::Deps,
     drain::Drain,
     ids::NodeId,
+    limit::Admission,
     net::Bound,
     rpc::{RpcConfig, serve_grpc},
 };
@@ -25,13 +26,15 @@ use crate::{
     calls::Calls,
     config::LeafConfig,
     error::{Error, Result},
-    executor::Executor,
+    executor::{Executor, Lane},
+    fault,
     health::LeafHealth,
     lease::Leases,
     metrics::{Metrics, number},
-    node::{LeafNode, Parts},
+    node::{LeafNode, Parts, SearchShard},
     search_shard,
     shards::{Shards, State, open::Opener},
+    tie::peers,
 };
 
 /// How often readiness is published to gRPC health, states to metrics, and ended leases are let go.
@@ -61,9 +64,14 @@ pub fn parts(leaf: &LeafServe, deps: &Deps, drain: Drain) -> Result<Arc<Parts>> 
     if let Some((key, reason)) = config.problems().into_iter().next() {
         return Err(Error::invalid(format!("leaf.{key}"), reason));
     }
-    let executor =
-        Executor::start(config.search_threads(), config.queue as usize, config.batch_queue as usize)
-            .map_err(|source| Error::Io { path: "search threads".to_owned(), source })?;
+    let executor = Executor::start(config.search_threads(), config.room())
+        .map_err(|source| Error::Io { path: "search threads".to_owned(), source })?;
+    let metrics = Metrics::new(&deps.telemetry.registry);
+    let mut search: SearchShard = Box::new(search_shard::search);
+    if config.fault.any() {
+        tracing::warn!(fault = ?config.fault, "this leaf fails on purpose; for tests only");
+        search = fault::injected(config.fault.clone(), deps.dice.stream("faults"), search);
+    }
     let leases =
         Leases::new(deps.dice.stream("leases").next_u64(), config.lease_grace.0, config.leases as usize);
     Ok(Arc::new(Parts {
@@ -71,12 +79,14 @@ pub fn parts(leaf: &LeafServe, deps: &Deps, drain: Drain) -> Result<Arc<Parts>> 
         max_message: leaf.rpc.max_message.0 as usize,
         epoch: leaf.routing.epoch,
         shards: Arc::new(Shards::new(leaf.node.clone(), leases)),
+        admission: Arc::new(Admission::new(config.bounds())),
         executor,
+        tell: peers::tell(&leaf.rpc, &deps.net, &leaf.routing, metrics.untold.clone()),
         calls: Calls::default(),
-        metrics: Metrics::new(&deps.telemetry.registry),
+        metrics,
         drain,
         slow: deps.telemetry.slow.clone(),
-        search: Box::new(search_shard::search),
+        search,
     }))
 }
 
@@ -144,6 +154,10 @@ async fn watch(parts: Arc<Parts>, health: Arc<LeafHealth>, reporter: HealthRepor
             parts.metrics.shards.with_label_values(&[state.as_str()]).set(number(count));
         }
         parts.metrics.passed_over.set(number(parts.shards.board.passed_over().len()));
+        let (_, standing) = parts.executor.lane(Lane::Interactive);
+        parts.metrics.limit.set(i64::from(parts.admission.limit()));
+        parts.metrics.queued.set(number(parts.executor.queued()));
+        parts.metrics.standing.set(i64::from(standing));
         parts.shards.leases.sweep();
         if parts.drain.started() {
             return;

@@ -22,21 +22,59 @@ pub const EVERY: u32 = 256;
 pub struct Stop {
     deadline: Option<Deadline>,
     cancelled: Arc<AtomicBool>,
+    #[cfg(test)]
+    counted: Option<Arc<Counted>>,
+}
+
+/// Counts what is asked, for tests of how much is done after a cancel.
+#[cfg(test)]
+#[derive(Debug)]
+pub struct Counted {
+    /// The look that is the first to hear of the cancel.
+    pub at: u32,
+    /// Looks before it.
+    pub looks: std::sync::atomic::AtomicU32,
+    /// Steps asked for after it.
+    pub after: std::sync::atomic::AtomicU32,
 }
 
 impl Stop {
     /// Stops at the deadline, or when `cancelled` becomes true.
     pub fn new(deadline: Deadline, cancelled: Arc<AtomicBool>) -> Self {
-        Self { deadline: Some(deadline), cancelled }
+        Self {
+            deadline: Some(deadline),
+            cancelled,
+            #[cfg(test)]
+            counted: None,
+        }
+    }
+
+    /// Is cancelled when it is looked at for the `at`th time.
+    #[cfg(test)]
+    pub fn counted(at: u32) -> (Self, Arc<Counted>) {
+        let counted = Arc::new(Counted { at, looks: Default::default(), after: Default::default() });
+        (Self { counted: Some(counted.clone()), ..Self::never() }, counted)
     }
 
     /// Never stops; for warm-up and tests.
     pub fn never() -> Self {
-        Self { deadline: None, cancelled: Arc::new(AtomicBool::new(false)) }
+        Self {
+            deadline: None,
+            cancelled: Arc::new(AtomicBool::new(false)),
+            #[cfg(test)]
+            counted: None,
+        }
     }
 
     /// Whether to stop now.
     pub fn now(&self) -> bool {
+        #[cfg(test)]
+        if let Some(counted) = &self.counted
+            && !self.cancelled.load(Ordering::Relaxed)
+            && counted.looks.fetch_add(1, Ordering::Relaxed) + 1 >= counted.at
+        {
+            self.cancelled.store(true, Ordering::Relaxed);
+        }
         self.cancelled.load(Ordering::Relaxed) || self.deadline.is_some_and(Deadline::expired)
     }
 }
@@ -70,6 +108,10 @@ impl<'a> Ticker<'a> {
     /// Looks at once; false: stop.
     #[cold]
     pub fn look(&self) -> bool {
+        #[cfg(test)]
+        if let Some(counted) = self.stop.counted.as_ref().filter(|_| self.stopped.get()) {
+            counted.after.fetch_add(1, Ordering::Relaxed);
+        }
         if self.stopped.get() {
             return false;
         }

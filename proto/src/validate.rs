@@ -19,6 +19,8 @@ pub const MAX_NODES: usize = 4096;
 pub const MAX_FACETS: usize = 16;
 /// Items of one fetch.
 pub const MAX_FETCH: usize = 1000;
+/// Length of a session key, bytes.
+pub const MAX_SESSION: usize = 256;
 /// Hops from the root.
 pub const MAX_LEVEL: u32 = 8;
 
@@ -35,6 +37,7 @@ pub fn search(request: &SearchRequest) -> Result<(), Failure> {
     at_most("shards", request.shards.len(), MAX_SHARDS)?;
     at_most("facets", request.facets.len(), MAX_FACETS)?;
     at_most("sort", request.sort.len(), 8)?;
+    at_most("session", request.session.len(), MAX_SESSION)?;
     at_most("level", request.level as usize, MAX_LEVEL as usize)?;
     for shard in &request.shards {
         at_most("k", shard.k as usize, MAX_K as usize)?;

@@ -31,8 +31,20 @@ pub struct RootConfig {
     pub max_body: Size,
     /// Largest estimated answer; a request for more is refused before any work. Default: 16MiB.
     pub max_answer: Size,
-    /// Queries that run at once; one more is shed. Default: 1024.
+    /// Queries that run at once at most; below it the limit adapts to latency. Default: 1024.
     pub max_in_flight: u32,
+    /// The adaptive limit never goes below this. Default: 64.
+    pub min_in_flight: u32,
+    /// Queries of each priority that may wait for one to end; more are refused at once. Default: 64.
+    pub queue: u32,
+    /// How long they wait at most. Longer answers more of a burst, later. Default: 50ms.
+    pub queue_wait: Time,
+    /// Whether answers are cut under load before queries are refused: first the snippets, then batch queries; an
+    /// answer says what it lacks. Default: true.
+    pub degrade: bool,
+    /// Whether queries of a shape (structure without words) that was never seen before are tried on one leaf first. If
+    /// that leaf is lost, the shape is refused. Costs unseen shapes the time of one leaf. Default: false.
+    pub canary: bool,
     /// Client connections held at once; one more waits to be accepted. Default: 8192.
     pub max_connections: u32,
     /// Queries that took at least this long go to `/debug/slow`. Default: 250ms.
@@ -52,6 +64,8 @@ pub struct RootConfig {
     /// Origins whose pages may read answers in a browser, such as `https://example.org`; empty: only the root's own
     /// pages. Default: none.
     pub cors_origins: Vec<String>,
+    /// Whether requests may use what is for operators: hedge modes that multiply the load. Default: false.
+    pub operator_parameters: bool,
     /// Rank profiles by name; `default` is used when a query names none.
     pub profiles: BTreeMap<String, Profile>,
 }
@@ -73,6 +87,11 @@ impl Default for RootConfig {
             max_body: Size(64 << 10),
             max_answer: Size(16 << 20),
             max_in_flight: 1024,
+            min_in_flight: 64,
+            queue: 64,
+            queue_wait: Time::ms(50),
+            degrade: true,
+            canary: false,
             max_connections: 8192,
             slow_threshold: Time::ms(250),
             snippet_chars: 240,
@@ -82,6 +101,7 @@ impl Default for RootConfig {
             probe_interval: Time::ms(1000),
             cache_dir: "canopy-root-cache".to_owned(),
             cors_origins: Vec::new(),
+            operator_parameters: false,
             profiles: BTreeMap::from([(DEFAULT_PROFILE.to_owned(), Profile::default())]),
         }
     }
@@ -95,7 +115,12 @@ impl Section for RootConfig {
         ("max_offset", "deepest offset + k; 1..10000"),
         ("max_body", "largest request body; 16KiB..16MiB"),
         ("max_answer", "largest estimated answer; 64KiB..1GiB"),
-        ("max_in_flight", "queries that run at once, one more is shed; 1..100000"),
+        ("max_in_flight", "queries that run at once at most; 1..100000"),
+        ("min_in_flight", "the adaptive limit of queries that run at once never goes below this; 1..100000"),
+        ("queue", "queries of each priority that may wait for one to end; 0..100000"),
+        ("queue_wait", "how long they wait at most; 0s..10s"),
+        ("degrade", "whether answers are cut under load before queries are refused"),
+        ("canary", "whether queries of an unseen shape are tried on one leaf first"),
         ("max_connections", "client connections held at once; 1..1000000"),
         ("slow_threshold", "queries that took this long go to /debug/slow; 0s..60s"),
         ("snippet_chars", "longest snippet, characters; 40..2000"),
@@ -105,6 +130,7 @@ impl Section for RootConfig {
         ("probe_interval", "shortest time between two readiness queries; 100ms..60s"),
         ("cache_dir", "directory for statistics fetched from a remote store"),
         ("cors_origins", "origins whose pages may read answers in a browser"),
+        ("operator_parameters", "whether requests may choose hedge modes that multiply the load"),
         ("profiles", "rank profiles by name: prior_weight 0..100"),
     ];
 
@@ -122,6 +148,9 @@ impl Section for RootConfig {
         check("max_body", (16 << 10..=16 << 20).contains(&self.max_body.0), "16KiB..16MiB");
         check("max_answer", (64 << 10..=1 << 30).contains(&self.max_answer.0), "64KiB..1GiB");
         check("max_in_flight", (1..=100_000).contains(&self.max_in_flight), "1..100000");
+        check("min_in_flight", (1..=100_000).contains(&self.min_in_flight), "1..100000");
+        check("queue", self.queue <= 100_000, "0..100000");
+        check("queue_wait", time(self.queue_wait, 0, 10_000), "0s..10s");
         check("max_connections", (1..=1_000_000).contains(&self.max_connections), "1..1000000");
         check("slow_threshold", time(self.slow_threshold, 0, 60_000), "0s..60s");
         check("snippet_chars", (40..=2000).contains(&self.snippet_chars), "40..2000");

@@ -7,6 +7,7 @@ use std::io;
 use canopy_common::{
     error::{Classify, ErrorClass, Failure},
     ids::Version,
+    limit::Refusal,
 };
 use thiserror::Error;
 
@@ -35,9 +36,14 @@ pub enum Error {
     /// The cursor's version is gone.
     #[error("the cursor belongs to {0}, which has been retired; search again without a cursor")]
     CursorExpired(Version),
-    /// Too many queries at once.
-    #[error("{0} queries are running here, which is the limit; try again shortly")]
-    Busy(u32),
+    /// Too many queries at once, or too little time among them; refused before any work.
+    #[error("{}", busy(.0))]
+    Busy(Refusal),
+    /// A query of this shape was tried on one leaf, which was lost.
+    #[error(
+        "the first query of this form lost a leaf, so it is not sent to the others; try another form, or again later"
+    )]
+    Deadly,
     /// Less was searched than the client asked for.
     #[error("coverage {:.4} is below min_coverage {wanted}{}", .report.documents.ratio, because(.report))]
     UnderCoverage {
@@ -73,6 +79,17 @@ pub enum Error {
 fn because(report: &Report) -> String {
     let cause = report.main_cause();
     if cause.is_empty() { cause } else { format!("; {cause}") }
+}
+
+fn busy(refusal: &Refusal) -> String {
+    match refusal {
+        Refusal::Full(limit) => {
+            format!("{limit} queries are running here, which is the limit; try again shortly")
+        }
+        Refusal::TooLate(left, p90) => format!(
+            "{left:?} are left, and many queries that run here take up to {p90:?}; allow more time or try again shortly"
+        ),
+    }
 }
 
 impl Error {
@@ -122,7 +139,7 @@ impl Classify for Error {
             Self::Refused(failure) => failure.class,
             Self::UnknownCorpus(_) => ErrorClass::NotFound,
             Self::CursorExpired(_) => ErrorClass::FailedPrecondition,
-            Self::NotOpen { .. } | Self::UnderCoverage { .. } => ErrorClass::Unavailable,
+            Self::NotOpen { .. } | Self::UnderCoverage { .. } | Self::Deadly => ErrorClass::Unavailable,
             Self::Busy(_) => ErrorClass::Overloaded,
             Self::NothingAnswered { class, .. } => *class,
             Self::TooLate(_) => ErrorClass::DeadlineExceeded,

@@ -96,6 +96,8 @@ impl Health for RootHealth {
             "draining": self.root.drain.leaving(),
             "corpora": self.root.versions.status(),
             "passed_over": self.root.versions.passed_over(),
+            "nodes": self.root.gatherer.loads().status(),
+            "hedging": self.root.gatherer.hedging().status(),
         })
     }
 }

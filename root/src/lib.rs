@@ -6,6 +6,7 @@
 
 pub mod account;
 pub mod answer;
+pub mod canary;
 pub mod config;
 pub mod cursors;
 pub mod error;
@@ -16,6 +17,7 @@ pub mod grpc;
 pub mod health;
 pub mod http;
 pub mod incidents;
+pub mod ladder;
 pub mod language;
 pub mod metrics;
 pub mod page;

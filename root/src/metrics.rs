@@ -1,15 +1,19 @@
 //! Numbers of this root for Prometheus. Labels are closed lists: phase, outcome, reason. What the engine counts is
 //! registered beside them by the engine.
 
-use canopy_common::telemetry::{
-    Telemetry,
-    metrics::{LATENCY, counters, gauge, latency},
+use canopy_common::{
+    limit::{AdmissionMetrics, Gate, Refusal},
+    telemetry::{
+        Telemetry,
+        metrics::{LATENCY, counters, gauge, latency},
+    },
 };
 use prometheus::{Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGauge};
 
 use crate::{
     answer::Answer,
     error::{Error, Result},
+    ladder::Step,
     timeline::Timeline,
 };
 
@@ -24,6 +28,9 @@ pub struct Metrics {
     in_flight: IntGauge,
     /// Newest versions that can't be served, older ones are.
     pub(crate) passed_over: IntGauge,
+    step: IntGauge,
+    waiting: IntGauge,
+    admission: AdmissionMetrics,
 }
 
 /// Counts a query as running; one that is dropped before its end was cancelled by its client.
@@ -59,6 +66,13 @@ impl Metrics {
                 "canopy_root_versions_passed_over",
                 "versions newer than the one served, which can't be served; above 0 wants a look",
             ),
+            step: gauge(
+                registry,
+                "canopy_root_degradation_step",
+                "0: whole answers; 1: no snippets; 2: no batch queries either",
+            ),
+            waiting: gauge(registry, "canopy_root_waiting", "queries that wait for one to end"),
+            admission: AdmissionMetrics::new("root", registry),
         };
         for metric in [
             Box::new(new.phase.clone()) as Box<dyn prometheus::core::Collector>,
@@ -77,6 +91,16 @@ impl Metrics {
         Running(Some(self.clone()))
     }
 
+    /// A query was let in, or not.
+    pub fn entered(&self, gate: &Gate, entered: std::result::Result<Step, Refusal>) {
+        self.admission.seen(gate.admission());
+        self.waiting.set(gate.waiting() as i64);
+        match entered {
+            Ok(step) => self.step.set(step as i64),
+            Err(refusal) => self.admission.refused(refusal),
+        }
+    }
+
     fn answered(&self, answer: &Answer) {
         let outcome = if answer.coverage.complete { "complete" } else { "partial" };
         self.answers.with_label_values(&[outcome]).inc();
@@ -93,6 +117,7 @@ fn outcome(error: &Error) -> &'static str {
         Error::UnderCoverage { .. } => "under_coverage",
         Error::NothingAnswered { .. } => "nothing_answered",
         Error::Busy(_) => "shed",
+        Error::Deadly => "deadly",
         Error::NotOpen { .. } => "not_open",
         Error::TooLate(_) => "too_late",
         Error::Version(_) | Error::Io { .. } => "error",

@@ -32,6 +32,8 @@ pub struct Sheet<'a> {
     pub coverage: &'a Coverage,
     /// An expansion was cut at the root.
     pub truncated: bool,
+    /// Snippets were wanted and not made, because of load.
+    pub spared: bool,
     /// The query can match nothing, so that no shard was asked.
     pub nothing: bool,
     /// What was odd about the text.
@@ -56,12 +58,14 @@ pub fn assemble(
         explain: wanted.explain,
     };
     let (shown, fetch) = page.fill(hits, documents);
-    let report = Report::of(sheet.coverage, fetch, sheet.truncated, account::decision(gathered));
+    let cut = sheet.truncated || sheet.spared;
+    let report = Report::of(sheet.coverage, fetch, cut, account::decision(gathered));
     let signs = Signs {
         gathered,
         coverage: sheet.coverage,
         fetch,
         truncated: sheet.truncated,
+        spared: sheet.spared,
         pinned: corpus.manifest.version,
     };
     // Counting ends with the search: a snippet that failed makes no count smaller.

@@ -40,8 +40,9 @@ pub fn search(
         total: wanted.total as i32,
         collapse: wanted.collapse.clone(),
         completion: Some(wanted.completion),
-        hedge: Some(wanted.hedge),
+        hedge: wanted.hedge,
         trace: wanted.trace,
+        session: wanted.session.clone(),
         ..Default::default()
     }
 }

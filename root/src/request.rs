@@ -25,8 +25,6 @@ use crate::{
 
 mod modes;
 
-/// Longest session key, bytes.
-const MAX_SESSION: usize = 256;
 /// Longest filters, bytes together.
 const MAX_FILTER_BYTES: usize = 16 << 10;
 
@@ -52,7 +50,7 @@ pub struct Wanted {
     /// How to count.
     pub total: v1::TotalMode,
     /// Hedging.
-    pub hedge: v1::HedgeMode,
+    pub hedge: Option<v1::HedgeMode>,
     /// How fresh.
     pub freshness: v1::Freshness,
     /// Order.
@@ -71,6 +69,8 @@ pub struct Wanted {
     pub explain: bool,
     /// Timeline.
     pub trace: bool,
+    /// Searches with the same one go to the same replicas while these can; empty: none.
+    pub session: String,
 }
 
 fn not_enabled(field: &str, message: &str) -> Failure {
@@ -106,7 +106,7 @@ impl Wanted {
                 ..modes::completion(&request.completion, corpus.shards.len())?
             },
             total: modes::total(&request.total)?,
-            hedge: modes::hedge(&request.hedge)?,
+            hedge: modes::hedge(&request.hedge, config.operator_parameters)?,
             freshness: modes::freshness(&request.freshness)?,
             sort: query::sort::parse(&request.sort, schema)?,
             facets: query::facets::parse(&request.facets, config.facet_size, schema)?,
@@ -116,6 +116,7 @@ impl Wanted {
             stages: stages(&request.profile, config)?,
             explain: request.explain,
             trace: request.trace,
+            session: request.session.clone(),
         };
         wanted.check_size(corpus, config)?;
         Ok(wanted)
@@ -148,7 +149,7 @@ fn lengths(request: &QueryRequest) -> Result<(), Failure> {
     let length = |text: &str| text.len() as u64;
     at_most("q", length(&request.q), query::MAX_TEXT_BYTES as u64)?;
     at_most("query_json", length(&request.query_json), query::MAX_JSON_BYTES as u64)?;
-    at_most("session", length(&request.session), MAX_SESSION as u64)?;
+    at_most("session", length(&request.session), canopy_proto::validate::MAX_SESSION as u64)?;
     at_most("min_should_match", u64::from(request.min_should_match), query::MAX_TERMS as u64)?;
     at_most("filter", request.filter.iter().map(|filter| length(filter)).sum(), MAX_FILTER_BYTES as u64)?;
     if !request.q.is_empty() && !request.query_json.is_empty() {

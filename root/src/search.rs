@@ -1,4 +1,4 @@
-//! The story of a query at the root: one snapshot, read, plan, gather, judge, fetch, page. Everything happens under
+//! The story of a query at the root: admit, one snapshot, read, plan, gather, judge, fetch, page. Everything happens under
 //! one deadline that began when the request arrived; dropping the future stops all of it, down to the leaves.
 
 use std::{sync::Arc, time::Duration};
@@ -9,21 +9,24 @@ use canopy_common::{
     deadline::Deadline,
     drain::Drain,
     ids::{AttemptId, QueryId},
-    request::RequestContext,
+    limit::{Gate, Pass, Refusal},
+    request::{Priority, RequestContext},
     rng::Dice,
     telemetry::SlowQueries,
 };
 use canopy_proto::v1;
 use canopy_topology::routing::RoutingSnapshot;
-use tokio::{sync::Semaphore, time::Instant};
+use tokio::time::Instant;
 
 use crate::{
     account,
     answer::{Answer, Warning},
+    canary::Canary,
     config::RootConfig,
     error::{Error, Result},
     fetch,
     incidents::Incidents,
+    ladder::{Degradation, Step},
     language::Reader,
     metrics::Metrics,
     page::{self, Sheet},
@@ -57,8 +60,12 @@ pub struct Root {
     pub slow: SlowQueries,
     /// One log line per incident.
     pub incidents: Incidents,
-    /// Places for running queries.
-    pub places: Arc<Semaphore>,
+    /// Lets queries in.
+    pub gate: Arc<Gate>,
+    /// What is left out under load.
+    pub degradation: Degradation,
+    /// Tries unseen shapes; `None`: off.
+    pub canary: Option<Canary>,
     /// Waits for running queries.
     pub drain: Drain,
 }
@@ -104,10 +111,38 @@ impl Root {
 
     /// Answers one query without counting or recording it: the readiness probe is not a client.
     pub async fn answer(&self, asked: &Asked, trail: &mut Trail) -> Result<Answer> {
-        let busy = || Error::Busy(self.config.max_in_flight);
-        let _place = self.places.try_acquire().map_err(|_| busy())?;
+        let (pass, step) = self.enter(asked).await?;
+        let result = self.admitted(asked, trail, step).await;
+        // Only what was searched tells how long searching takes.
+        if matches!(result, Ok(_) | Err(Error::NothingAnswered { .. } | Error::UnderCoverage { .. })) {
+            pass.ended();
+        }
+        result
+    }
+
+    /// Lets a query in before any work, or refuses it. What the request says of itself is only hinted at here: it is
+    /// checked once there is a place.
+    async fn enter(&self, asked: &Asked) -> Result<(Pass, Step)> {
+        let request = &asked.request;
+        let priority = if request.priority == "batch" { Priority::Batch } else { Priority::Interactive };
+        let timeout = match request.timeout_ms {
+            0 => self.config.default_timeout.0,
+            ms => Duration::from_millis(u64::from(ms)),
+        };
+        let timeout = asked.limit.map_or(timeout, |limit| limit.min(timeout));
+        let entered = self.gate.enter(priority, Deadline::at(asked.arrival + timeout)).await;
+        let entered = entered.and_then(|pass| match self.degradation.step(&self.gate) {
+            Step::Refuse if priority == Priority::Batch => Err(Refusal::Full(self.gate.admission().limit())),
+            step => Ok((pass, step)),
+        });
+        self.metrics.entered(&self.gate, entered.as_ref().map(|(_, step)| *step).map_err(|refusal| *refusal));
+        entered.map_err(Error::Busy)
+    }
+
+    async fn admitted(&self, asked: &Asked, trail: &mut Trail, step: Step) -> Result<Answer> {
         let corpus = self.versions.corpus(&asked.request.corpus)?;
-        let wanted = Wanted::check(&asked.request, &corpus, &self.config)?;
+        let mut wanted = Wanted::check(&asked.request, &corpus, &self.config)?;
+        let spared = step >= Step::Spare && std::mem::take(&mut wanted.snippet);
         let context = context(asked, &wanted)?;
         let _stop_when_dropped = context.cancel.clone().drop_guard();
 
@@ -121,6 +156,9 @@ impl Root {
         let request = Arc::new(plan::search(asked.query, &wanted, parsed, &corpus, &self.routing));
         trail.timeline.end("parse");
 
+        if let Some(canary) = self.canary.as_ref().filter(|_| !nothing) {
+            canary.pass(&self.gatherer, &context, &self.routing, &request, self.dice.next_u64()).await?;
+        }
         trail.gathered = if nothing {
             account::nothing_to_find(&request)
         } else {
@@ -129,6 +167,7 @@ impl Root {
         trail.timeline.end("search");
 
         let coverage = account::of(&corpus, &trail.gathered);
+        self.degradation.searched(coverage.shed, coverage.shards_asked);
         account::judge(&coverage, &trail.gathered, wanted.min_coverage)?;
         let hits = plan::page(std::mem::take(&mut trail.gathered.hits), &wanted);
         let documents = fetch::documents(self, &context, &request, &wanted, &corpus, &hits, trail).await;
@@ -141,6 +180,7 @@ impl Root {
             request: &request,
             coverage: &coverage,
             truncated,
+            spared,
             nothing,
             warnings,
         };
@@ -163,3 +203,6 @@ fn context(asked: &Asked, wanted: &Wanted) -> Result<RequestContext> {
     let context = RequestContext::new(asked.query, AttemptId(0), deadline);
     Ok(RequestContext { priority: wanted.priority, ..context })
 }
+
+#[cfg(test)]
+mod tests;

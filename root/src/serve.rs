@@ -9,21 +9,23 @@ use canopy_common::{
     deps::Deps,
     drain::Drain,
     ids::NodeId,
+    limit::{Admission, Bounds, Gate},
     net::Bound,
     rpc::{self, RpcConfig},
 };
 use canopy_format::{analysis::Analyzer, store::VersionStore};
 use canopy_proto::v1::search_server::SearchServer;
 use canopy_topology::{config::Role, routing::RoutingSnapshot};
-use tokio::sync::Semaphore;
 
 use crate::{
+    canary::Canary,
     config::RootConfig,
     error::{Error, Result},
     grpc::SearchService,
     health::RootHealth,
     http::{self, App},
     incidents::Incidents,
+    ladder::Degradation,
     language::Reader,
     metrics::Metrics,
     search::Root,
@@ -59,6 +61,8 @@ pub fn root(
     deps: &Deps,
     drain: &Drain,
 ) -> Root {
+    let bounds = Bounds { min: config.min_in_flight, max: config.max_in_flight };
+    let gate = Gate::new(Admission::new(bounds), config.queue as usize, config.queue_wait.0);
     Root {
         node: node.to_string(),
         gatherer,
@@ -70,7 +74,9 @@ pub fn root(
         metrics: Metrics::new(&deps.telemetry),
         slow: deps.telemetry.slow.clone(),
         incidents: Incidents::default(),
-        places: Arc::new(Semaphore::new(config.max_in_flight as usize)),
+        gate: Arc::new(gate),
+        degradation: Degradation::new(config.degrade),
+        canary: config.canary.then(Canary::default),
         drain: drain.clone(),
         config,
     }

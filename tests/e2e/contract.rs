@@ -147,6 +147,7 @@ fn good_values_do_what_they_say() {
         }
         let unchanged = [
             ("hedge", "off"),
+            ("hedge", "auto"),
             ("freshness", "base"),
             ("freshness", "indexed"),
             ("freshness", "realtime"),
@@ -347,7 +348,6 @@ fn bad_values_are_refused_by_field_and_limit() {
 fn what_is_not_enabled_says_so() {
     with_world(|world| async {
         let table = [
-            ("hedge", "auto"),
             ("hedge", "delay:5"),
             ("hedge", "quantile:0.95"),
             ("hedge", "tied"),

@@ -9,6 +9,7 @@ mod dirty;
 mod documents;
 mod faults;
 mod grpc;
+mod overload;
 mod pages;
 mod paging;
 mod patterns;

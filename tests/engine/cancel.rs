@@ -136,7 +136,12 @@ async fn a_part_that_is_withdrawn_stops_below_and_the_rest_goes_on() {
     assert!(!settled.is_empty() && settled.len() < 8);
     // One shard of each leaf's set, and all shards of leaf 3's set.
     let part: Vec<u32> = (8..16).filter(|shard| !settled.contains(shard)).chain([3, 7]).collect();
-    let withdraw = v1::CancelRequest { query_id: query_id.clone(), attempt_id: 77, shards: part.clone() };
+    let withdraw = v1::CancelRequest {
+        query_id: query_id.clone(),
+        attempt_id: 77,
+        shards: part.clone(),
+        ..Default::default()
+    };
     let (stopped, rest) = tokio::join!(aggregator.cancel(withdraw), replies.collect::<Vec<_>>());
     let stopped = stopped.unwrap();
     assert!(stopped as usize <= part.len() && stopped >= 8, "{stopped}");
@@ -154,7 +159,7 @@ async fn a_part_that_is_withdrawn_stops_below_and_the_rest_goes_on() {
     assert!(told > 0, "leaves are told of a part");
     assert_eq!(running(&tree), 0);
     // It is over: nothing is left to withdraw.
-    let again = v1::CancelRequest { query_id, attempt_id: 77, shards: vec![] };
+    let again = v1::CancelRequest { query_id, attempt_id: 77, ..Default::default() };
     assert_eq!(aggregator.cancel(again).await.unwrap(), 0);
 }
 

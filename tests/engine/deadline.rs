@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use canopy_aggregator::{config::GatherConfig, gather::Decision};
+use canopy_aggregator::{config::GatherConfig, gather::Decision, hedge::HedgeMode};
 use canopy_common::coverage::Cut;
 use canopy_proto::v1;
 use canopy_tests::{
@@ -111,7 +111,7 @@ async fn work_cut_at_the_deadline_is_answered_with_its_cut_and_is_no_failure() {
 #[tokio::test(start_paused = true)]
 async fn every_hop_and_every_attempt_sees_less_time() {
     // Aggregators between: root 250 ms, reserve 40, and a first try that fails after 100 ms.
-    let gather = GatherConfig { fanout_max: 2, ..Default::default() };
+    let gather = GatherConfig { fanout_max: 2, hedge: HedgeMode::Off, ..Default::default() };
     let tree = tree(8, Shape { aggregators: 2, gather, ..Default::default() });
     for leaf in &tree.leaves {
         leaf.script(|script| {

@@ -3,10 +3,16 @@
 //! `service`, serves an aggregator over real sockets.
 
 mod cancel;
+mod connections;
 mod deadline;
+mod eject;
 mod fetch;
+mod hedge;
+mod hedge_auto;
 mod levels;
 mod lies;
 mod memory;
+mod pick;
 mod retry;
 mod service;
+mod tied;

@@ -19,7 +19,10 @@ use canopy_common::{
 use canopy_proto::{ReplyStream, SearchNode, v1};
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
 use parking_lot::Mutex;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::{Instant, sleep, sleep_until},
+};
 
 use crate::model_corpus::{ModelCorpus, answer, best};
 
@@ -76,8 +79,10 @@ pub struct Script {
     pub batch: usize,
     /// Whether a shard that would take longer than the deadline answers at the deadline with what it has.
     pub honours_deadline: bool,
-    /// Queue wait it reports.
+    /// Queue wait it reports, at least.
     pub queue_wait: Duration,
+    /// Whether it says that it is leaving.
+    pub draining: bool,
     /// What goes wrong with a search.
     pub fault: Fault,
     /// What goes wrong with a fetch.
@@ -92,6 +97,7 @@ impl Default for Script {
             batch: 4,
             honours_deadline: false,
             queue_wait: Duration::ZERO,
+            draining: false,
             fault: Fault::None,
             fetch: Fault::None,
         }
@@ -111,6 +117,8 @@ pub struct Seen {
     pub running: AtomicU64,
     /// Time each search was given, in order.
     pub budgets: Mutex<Vec<Duration>>,
+    /// Tied searches that came: their attempt, and their twin.
+    pub ties: Mutex<Vec<(u64, v1::Tie)>>,
     /// Shards that a cancel named.
     pub cancelled: AtomicU64,
     /// Items fetched by address.
@@ -124,6 +132,7 @@ pub struct ModelLeaf {
     node: NodeId,
     corpus: Arc<ModelCorpus>,
     script: Mutex<Script>,
+    workers: Mutex<Option<Arc<Semaphore>>>,
     /// What happened.
     pub seen: Arc<Seen>,
 }
@@ -131,8 +140,13 @@ pub struct ModelLeaf {
 impl ModelLeaf {
     /// A leaf that holds all of `corpus`; who asks it for what is the business of the routing.
     pub fn new(node: &str, corpus: Arc<ModelCorpus>) -> Self {
-        let (script, seen) = (Mutex::default(), Arc::default());
-        Self { node: node.into(), corpus, script, seen }
+        let (script, workers, seen) = (Mutex::default(), Mutex::default(), Arc::default());
+        Self { node: node.into(), corpus, script, workers, seen }
+    }
+
+    /// Searches that it works on at once; more wait in the order they came. By default there is no end of workers.
+    pub fn workers(&self, count: usize) {
+        *self.workers.lock() = Some(Arc::new(Semaphore::new(count)));
     }
 
     /// Changes the script.
@@ -170,6 +184,9 @@ struct Walk {
     next: usize,
     ended: bool,
     running: Running,
+    workers: Option<Arc<Semaphore>>,
+    _working: Option<OwnedSemaphorePermit>,
+    waited: Duration,
 }
 
 impl Walk {
@@ -180,6 +197,11 @@ impl Walk {
             return None;
         }
         if self.next == 0 {
+            if let Some(workers) = self.workers.take() {
+                let came = Instant::now();
+                self._working = workers.acquire_owned().await.ok();
+                self.waited = came.elapsed();
+            }
             sleep(self.script.start).await;
         }
         if let Fault::Refuse(class) = self.script.fault {
@@ -221,9 +243,10 @@ impl Walk {
         v1::CallReport {
             node: self.node.to_string(),
             in_flight: self.running.0.running.load(Ordering::SeqCst) as u32,
-            queue_wait_us: self.script.queue_wait.as_micros() as u64,
+            queue_wait_us: self.script.queue_wait.max(self.waited).as_micros() as u64,
             pushback_ms: 0,
             epoch: 1,
+            draining: self.script.draining,
         }
     }
 
@@ -298,6 +321,9 @@ impl SearchNode for ModelLeaf {
         self.seen.searches.fetch_add(1, Ordering::SeqCst);
         self.seen.shards.fetch_add(request.shards.len() as u64, Ordering::SeqCst);
         self.seen.budgets.lock().push(context.deadline.remaining());
+        if let Some(tie) = &request.tie {
+            self.seen.ties.lock().push((request.attempt_id, tie.clone()));
+        }
         let walk = Walk {
             node: self.node.clone(),
             corpus: self.corpus.clone(),
@@ -307,6 +333,9 @@ impl SearchNode for ModelLeaf {
             next: 0,
             ended: false,
             running: Running::begin(&self.seen),
+            workers: self.workers.lock().clone(),
+            _working: None,
+            waited: Duration::ZERO,
         };
         stream::unfold(walk, Walk::step).boxed()
     }

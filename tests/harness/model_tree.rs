@@ -19,6 +19,7 @@ use canopy_common::{
     deps::Deps,
     drain::Drain,
     ids::{AttemptId, NodeId, QueryId},
+    limit::AdmissionMetrics,
     net::NetIo,
     request::RequestContext,
     rng::Dice,
@@ -110,6 +111,8 @@ pub struct ModelTree {
     pub dice: Dice,
     /// Metrics of the root's engine.
     pub telemetry: Telemetry,
+    peers: Arc<Peers>,
+    gather: GatherConfig,
 }
 
 impl ModelTree {
@@ -130,7 +133,9 @@ impl ModelTree {
             let (engine, telemetry) =
                 engine(&format!("agg-{number}"), Role::Aggregator, shape.seed ^ (number as u64 + 1));
             let config = AggregatorConfig::default();
-            let node = AggregatorNode::new(engine, routing.clone(), config, telemetry.slow, Drain::new());
+            let metrics = AdmissionMetrics::new("aggregator", &telemetry.registry);
+            let node =
+                AggregatorNode::new(engine, routing.clone(), config, telemetry.slow, metrics, Drain::new());
             Arc::new(node)
         };
         let aggregators: Vec<_> = (0..shape.aggregators).map(aggregator).collect();
@@ -144,7 +149,15 @@ impl ModelTree {
         assert!(peers.0.set(nodes).is_ok(), "nodes are known once");
         let (gatherer, telemetry) = engine("root", Role::Root, shape.seed);
         let dice = Dice::seeded(shape.seed ^ 0x51);
-        Self { corpus, leaves, aggregators, routing, gatherer, dice, telemetry }
+        let gather = shape.gather.clone();
+        Self { corpus, leaves, aggregators, routing, gatherer, dice, telemetry, peers, gather }
+    }
+
+    /// The engine of one more root over the same nodes, with knowledge and dice of its own.
+    pub fn caller(&self, number: u64) -> Arc<Gatherer> {
+        let deps = deps(0xca11 + number);
+        let peers = self.peers.clone();
+        Arc::new(Gatherer::new("root".into(), Role::Root, peers, self.gather.clone(), &deps))
     }
 
     /// A fresh query's id.

@@ -5,6 +5,7 @@
 mod calm;
 mod crash;
 mod determinism;
+mod extra_work;
 mod network;
 mod root;
 mod seeds;

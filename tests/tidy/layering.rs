@@ -12,10 +12,14 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("indexer/format", &["common"]),
     ("indexer", &["common", "format"]),
     ("aggregator", &["common", "proto", "topology"]),
+    ("aggregator/lab", &["common", "proto", "topology", "aggregator"]),
     ("leaf", &["common", "proto", "topology", "format", "indexer"]),
     ("root", &["common", "proto", "topology", "aggregator", "format"]),
-    ("cli", &["common", "proto", "topology", "aggregator", "format", "indexer", "leaf", "root"]),
-    ("tests", &["common", "proto", "topology", "aggregator", "format", "indexer", "leaf", "root", "cli"]),
+    ("cli", &["common", "proto", "topology", "aggregator", "lab", "format", "indexer", "leaf", "root"]),
+    (
+        "tests",
+        &["common", "proto", "topology", "aggregator", "lab", "format", "indexer", "leaf", "root", "cli"],
+    ),
     ("bench", &["common", "proto", "topology", "aggregator", "format", "indexer", "leaf", "root", "cli"]),
 ];
 
@@ -23,6 +27,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
 const ONLY_IN: &[(&str, &[&str])] = &[
     ("tantivy", &["indexer", "leaf", "tests", "bench"]),
     ("axum", &["root"]),
+    ("plotters", &["aggregator/lab"]),
     ("clap", &["cli", "bench"]),
     ("anyhow", &["cli", "tests", "bench"]),
     ("object_store", &["indexer/format", "indexer"]),

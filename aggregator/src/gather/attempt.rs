@@ -10,7 +10,10 @@ use std::{
     time::Duration,
 };
 
-use canopy_common::{error::Failure, ids::NodeId};
+use canopy_common::{
+    error::{ErrorClass, Failure},
+    ids::NodeId,
+};
 use canopy_proto::{ReplyStream, v1};
 use futures::{
     Stream,
@@ -19,8 +22,11 @@ use futures::{
 use tokio::time::Instant;
 use tokio_util::sync::DropGuard;
 
-use super::retry::History;
-use crate::load::InFlight;
+use super::{
+    retry::{History, Retry},
+    watched::Watched,
+};
+use crate::load::{Ending, InFlight};
 
 /// How an attempt ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,12 +56,59 @@ impl Fate {
     }
 }
 
+/// Why an attempt was sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// The first of its branch.
+    First,
+    /// The one before was late.
+    Hedge,
+    /// A copy that was sent at once.
+    Copy,
+    /// The second of two that know each other.
+    Tied,
+    /// The one before failed.
+    Retry(Retry),
+}
+
+impl Kind {
+    /// The word on the timeline.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::First => "first",
+            Self::Hedge => "hedge",
+            Self::Copy => "copy",
+            Self::Tied => "tied",
+            Self::Retry(_) => "retry",
+        }
+    }
+
+    /// Whether it is sent while another one runs.
+    pub fn is_hedge(self) -> bool {
+        matches!(self, Self::Hedge | Self::Copy | Self::Tied)
+    }
+
+    /// The kind of retry it is.
+    pub fn retry(self) -> Option<Retry> {
+        match self {
+            Self::Retry(retry) => Some(retry),
+            _ => None,
+        }
+    }
+}
+
 /// One attempt.
 pub struct Attempt {
     /// Unique in the whole tree for its query.
     pub id: u64,
     /// Index of its branch.
     pub branch: usize,
+    /// Why it was sent.
+    pub kind: Kind,
+    /// It knows its twin.
+    pub tied: bool,
+    /// Where its time is noted.
+    pub watched: Watched,
     /// Whom it asked.
     pub node: NodeId,
     /// Shards asked, as indexes in the request's shards; replies index this list.
@@ -64,6 +117,8 @@ pub struct Attempt {
     pub replied: Vec<bool>,
     /// How many of them no reply named yet.
     pub waiting: u32,
+    /// Which of them its node was told to stop.
+    pub stopped: Vec<usize>,
     /// What was tried for these shards, this attempt included.
     pub history: History,
     /// When it was sent.
@@ -72,6 +127,8 @@ pub struct Attempt {
     pub budget: Duration,
     /// Whether it settled a shard.
     pub won: bool,
+    /// The first refusal of a shard that was open.
+    pub refusal: Option<ErrorClass>,
     /// How it ended.
     pub fate: Fate,
     /// Timeline of the far side.
@@ -95,11 +152,10 @@ impl Attempt {
         self.shards.iter().zip(&self.replied).filter(|(_, replied)| !**replied).map(|(shard, _)| *shard)
     }
 
-    /// It failed or was refused: that enters the node's load as a wait of all the time it had, so that a node that
-    /// refuses at once does not look fast; longer when it asked to be left alone for longer.
-    pub fn refused(&self, pushback_ms: u64) {
+    /// Says how its call ended, as far as that tells of the node. Before [`Attempt::end`], once.
+    pub fn told(&self, ending: Ending) {
         if let Some(flight) = &self.flight {
-            flight.load().failed(self.budget.max(Duration::from_millis(pushback_ms.min(60_000))));
+            flight.ended(ending, self.budget);
         }
     }
 
@@ -109,8 +165,10 @@ impl Attempt {
             return false;
         }
         self.fate = fate;
-        self.ended = Some(Instant::now());
+        let now = Instant::now();
+        self.ended = Some(now);
         self.flight = None;
+        self.watched.ended(fate, now.saturating_duration_since(self.sent), self.waiting == 0);
         true
     }
 
@@ -120,7 +178,7 @@ impl Attempt {
         let until = self.ended.unwrap_or_else(Instant::now);
         v1::Span {
             node: this.to_string(),
-            name: format!("ask {}, {} shards", self.node, self.shards.len()),
+            name: format!("ask {}, {} shards, {}", self.node, self.shards.len(), self.kind.as_str()),
             start_us: micros(self.sent.saturating_duration_since(arrival)),
             duration_us: micros(until.saturating_duration_since(self.sent)),
             shard: shard.to_owned(),

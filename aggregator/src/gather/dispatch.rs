@@ -1,7 +1,9 @@
-//! Sending attempts: first ones and retries.
+//! Sending attempts: first ones, retries and hedges.
 //!
 //! Each send picks a candidate that was not tried for these shards, and carries the time that is left now. What can't
 //! be sent (no time, no candidate) is settled on the spot with what is known about it.
+
+use std::sync::Arc;
 
 use canopy_common::{
     coverage::Outcome,
@@ -14,19 +16,21 @@ use futures::StreamExt;
 use tokio::time::Instant;
 
 use super::{
-    attempt::{Attempt, Call, Fate},
+    attempt::{Attempt, Call, Fate, Kind},
     ledger::missing,
     retry::{History, Retry},
     run::Run,
 };
 use crate::{
-    load::InFlight,
-    pick::pick,
+    load::{Ending, InFlight, pushback},
+    pick::{Choosing, Why},
     plan::{self, Through},
 };
 
+/// Why a call was not sent to a node that refused too many.
+const LOCAL: &str = "local: not sent, because it refused too many of the last calls";
 /// Attempt ids below one attempt; keeps ids unique in the whole tree.
-const IDS_PER_ATTEMPT: u64 = 1 << 16;
+pub(super) const IDS_PER_ATTEMPT: u64 = 1 << 16;
 
 /// Shards of one branch that need an attempt.
 pub struct Asking {
@@ -36,8 +40,10 @@ pub struct Asking {
     pub shards: Vec<u32>,
     /// What was tried.
     pub history: History,
-    /// What kind of retry it is.
-    pub retry: Option<Retry>,
+    /// Why it is sent.
+    pub kind: Kind,
+    /// Its own number and its twin, when it is tied.
+    pub tie: Option<(u64, v1::Tie)>,
 }
 
 impl Run {
@@ -56,6 +62,7 @@ impl Run {
             freshness: request.freshness,
             stages: request.stages.clone(),
             query: request.query.clone(),
+            session: request.session.clone(),
             sort: request.sort.clone(),
             facets: request.facets.clone(),
             total: request.total,
@@ -77,9 +84,9 @@ impl Run {
             self.ledger.give_up(shard, || missing(shard, version, &Outcome::Unavailable, "", reason));
         }
         self.branches = plan.branches;
+        self.prepare_hedges();
         for branch in 0..self.branches.len() {
-            let shards = self.branches[branch].shards.clone();
-            self.dispatch(Asking { branch, shards, history: History::default(), retry: None });
+            self.open(branch);
         }
     }
 
@@ -88,56 +95,108 @@ impl Run {
         let Some(deadline) = self.schedule.attempt(Instant::now()) else {
             return self.give_up(&asking.shards, &Outcome::TimedOut, "no time left to ask");
         };
+        match self.choose(&mut asking) {
+            Some((node, peer)) => drop(self.send(asking, node, &*peer, deadline)),
+            None if self.around_aggregators(asking.branch, &asking.shards, &asking.history) => {}
+            None => self.give_up(&asking.shards, &Outcome::Unavailable, "no replica left to ask"),
+        }
+    }
+
+    /// A candidate that was not tried, now noted as tried.
+    pub(super) fn choose(&mut self, asking: &mut Asking) -> Option<(NodeId, Arc<dyn SearchNode>)> {
         let engine = self.engine.clone();
         let (candidates, through) = {
             let branch = &self.branches[asking.branch];
             (branch.candidates.clone(), branch.through)
         };
-        while let Some(at) = pick(&candidates, through, &asking.history.tried, &engine.loads, &engine.dice) {
-            asking.history.tried.push(at);
-            let node = &candidates[usize::from(at)];
-            if let Some(peer) = engine.endpoints.get(node) {
-                return self.send(asking, node.clone(), &*peer, deadline);
+        let key = engine.picker.key(&self.request, asking.branch);
+        let routing = self.routing.clone();
+        while let Some(choice) = engine.picker.choose(
+            &engine.loads,
+            &Choosing {
+                routing: &routing,
+                candidates: &candidates,
+                through,
+                tried: &asking.history.tried,
+                key,
+                extra: asking.kind.is_hedge(),
+            },
+        ) {
+            asking.history.tried.push(choice.at);
+            let node = &candidates[usize::from(choice.at)];
+            if let Some(at) = choice.shadow {
+                self.shadow(asking, &candidates[usize::from(at)]);
             }
-            self.note_unknown(&asking.shards, node);
+            self.tail.panics += u32::from(choice.why == Why::Panic);
+            match engine.endpoints.get(node) {
+                Some(_) if engine.picker.withholds(&engine.loads, node, choice.why) => {
+                    self.tail.throttled += 1;
+                    self.note(&asking.shards, node, &Outcome::Shed, LOCAL);
+                }
+                Some(peer) => return Some((node.clone(), peer)),
+                None => self.note(&asking.shards, node, &Outcome::Unavailable, "not a known node"),
+            }
         }
-        if !self.around_aggregators(asking.branch, &asking.shards, &asking.history) {
-            self.give_up(&asking.shards, &Outcome::Unavailable, "no replica left to ask");
-        }
+        None
     }
 
-    fn send(&mut self, asking: Asking, node: NodeId, peer: &dyn SearchNode, deadline: Deadline) {
-        let Asking { branch, shards, history, retry } = asking;
+    /// The number of an attempt that is to be sent.
+    pub(super) fn next_attempt(&mut self) -> u64 {
+        self.numbered += 1;
+        self.context.attempt.0.wrapping_mul(IDS_PER_ATTEMPT).wrapping_add(self.numbered)
+    }
+
+    /// Sends an attempt; its index.
+    pub(super) fn send(
+        &mut self,
+        asking: Asking,
+        node: NodeId,
+        peer: &dyn SearchNode,
+        deadline: Deadline,
+    ) -> usize {
+        let Asking { branch, shards, mut history, kind, tie } = asking;
+        history.sent = 1;
         let sent = Instant::now();
         let index = self.attempts.len();
-        let id = self.context.attempt.0.wrapping_mul(IDS_PER_ATTEMPT).wrapping_add(index as u64 + 1);
+        let (id, tie) = tie.map_or_else(|| (self.next_attempt(), None), |(id, tie)| (id, Some(tie)));
+        let tied = tie.is_some();
+        // Both copies are timed by this engine's clock; those of two leaves are never compared.
+        let since = sent.saturating_duration_since(self.schedule.arrival).as_micros() as u64;
         let context = self.context.child(AttemptId(id), deadline);
         let budget = deadline.instant().saturating_duration_since(sent);
         let request = v1::SearchRequest {
             attempt_id: id,
             shards: shards.iter().map(|shard| self.request.shards[*shard as usize].clone()).collect(),
             remaining_us: budget.as_micros() as u64,
+            tie: tie.map(|tie| v1::Tie { start_us: since, ..tie }),
             ..self.template.clone()
         };
         self.ledger.sent(&shards);
         self.tail.attempts += 1;
-        self.tail.retries += u32::from(retry.is_some());
-        self.engine.metrics.sent(retry);
+        self.tail.retries += u32::from(kind.retry().is_some());
+        self.tail.hedges += u32::from(kind.is_hedge());
+        self.engine.metrics.sent(kind.retry());
         let span = tracing::info_span!("attempt", node = %node, attempt = id, shards = shards.len());
         let guard = context.cancel.clone().drop_guard();
         let replies = span.in_scope(|| peer.search(context, request));
         let (call, stop) = Call::new(index, replies, guard, span);
         self.calls.push(call.into_future());
+        let watched = self.sent(branch, shards.len(), sent, kind);
         self.attempts.push(Attempt {
             id,
             branch,
+            kind,
+            tied,
+            watched,
             replied: vec![false; shards.len()],
             waiting: shards.len() as u32,
+            stopped: Vec::new(),
             shards,
             history,
             sent,
             budget,
             won: false,
+            refusal: None,
             fate: Fate::Pending,
             spans: Vec::new(),
             ended: None,
@@ -145,19 +204,22 @@ impl Run {
             flight: Some(InFlight::begin(self.engine.loads.of(&node))),
             node,
         });
+        index
     }
 
     /// The last resort for a subtree whose aggregators can't be reached: ask its leaves from here. More calls than
     /// `fanout_max` beat no answer.
-    pub(super) fn around_aggregators(&mut self, branch: usize, shards: &[u32], history: &History) -> bool {
-        if self.branches[branch].through != Through::Aggregator || history.reached || shards.is_empty() {
+    pub(super) fn around_aggregators(&mut self, old: usize, shards: &[u32], history: &History) -> bool {
+        if self.branches[old].through != Through::Aggregator || history.reached || shards.is_empty() {
             return false;
         }
         for around in plan::around(&self.routing, &self.request, shards, &self.engine.config) {
             let (branch, shards) = (self.branches.len(), around.shards.clone());
             self.branches.push(around);
-            let retry = Some(Retry::Transparent);
-            self.dispatch(Asking { branch, shards, history: History::default(), retry });
+            self.hedges.dissolved(old);
+            self.hedges.added();
+            let kind = Kind::Retry(Retry::Transparent);
+            self.dispatch(Asking { branch, shards, history: History::default(), kind, tie: None });
         }
         true
     }
@@ -172,11 +234,10 @@ impl Run {
     }
 
     /// Holds, for shards that go on, that this candidate cannot be asked.
-    fn note_unknown(&mut self, shards: &[u32], node: &NodeId) {
+    fn note(&mut self, shards: &[u32], node: &NodeId, outcome: &Outcome, why: &str) {
         for shard in shards {
-            let reason = format!("{node}: not a known node");
             let version = self.request.version;
-            self.ledger.note(missing(*shard, version, &Outcome::Unavailable, &node.0, reason));
+            self.ledger.note(missing(*shard, version, outcome, &node.0, format!("{node}: {why}")));
         }
     }
 
@@ -197,6 +258,20 @@ pub(super) fn outcome_of(class: ErrorClass, started: bool) -> Outcome {
         ErrorClass::Overloaded if !started => Outcome::Shed,
         ErrorClass::Unavailable if !started => Outcome::Unavailable,
         class => Outcome::Failed(class),
+    }
+}
+
+/// What a failure says of the node that failed; `started` when any word came from it. A refusal says that it has too
+/// much to do, not that it is broken; what is wrong with the request says nothing.
+pub(crate) fn ending_of(class: ErrorClass, started: bool, pushback_ms: Option<u64>) -> Ending {
+    match class {
+        ErrorClass::Overloaded | ErrorClass::Quota => Ending::Refused(pushback(pushback_ms.unwrap_or(0))),
+        ErrorClass::Unavailable | ErrorClass::Internal | ErrorClass::Cancelled if !started => Ending::Lost,
+        ErrorClass::InvalidArgument | ErrorClass::Unauthenticated | ErrorClass::PermissionDenied => {
+            Ending::Nothing
+        }
+        ErrorClass::DeadlineExceeded => Ending::Late,
+        _ => Ending::Failed,
     }
 }
 

@@ -10,7 +10,7 @@ pub enum Event {
     Call(Call, Said),
     /// The caller no longer wants some shards (empty: any); the sender wants to know how many were open.
     Withdrawn(Vec<u32>, oneshot::Sender<u32>),
-    /// The instant came that the loop waited for: completion, flush or the end.
+    /// The instant came that the loop waited for: completion, flush, a hedge or the end.
     Due,
     /// The caller left.
     CallerGone,

@@ -8,7 +8,7 @@ use canopy_proto::{convert, v1};
 use tokio::time::Instant;
 
 use super::{Decision, Gathered, attempt::Fate, ledger::missing, run::Run};
-use crate::plan::Through;
+use crate::{load::Ending, plan::Through};
 
 /// Attempts in the record of a slow query.
 const RECORDED: usize = 64;
@@ -41,9 +41,8 @@ impl Run {
             // Too slow for this query: as good as that wait for the next one. An aggregator that passed on something is
             // not to blame for a leaf below it.
             let blamed = !attempt.won || self.branches[attempt.branch].through == Through::Leaf;
-            if let (Some(flight), true) = (&attempt.flight, blamed && decision != Decision::Cancelled) {
-                flight.load().failed(Instant::now() - attempt.sent);
-            }
+            let late = blamed && decision != Decision::Cancelled;
+            attempt.told(if late { Ending::Late } else { Ending::Nothing });
             let fate = if attempt.won { Fate::Won } else { Fate::Cancelled };
             self.end(index, fate);
         }
@@ -80,7 +79,7 @@ impl Run {
         for shard in &shards {
             engine.metrics.settled(&convert::outcome(shard));
         }
-        Gathered { hits, shards, children, decision: Some(decision), tail, spans, panic: false }
+        Gathered { hits, shards, children, decision: Some(decision), panic: tail.panics > 0, tail, spans }
     }
 
     /// What was settled since the last batch, for the level above. With a decision it is the last batch.
@@ -126,6 +125,7 @@ impl Run {
                 "shards": attempt.shards.len(),
                 "start_ms": millis(attempt.sent.saturating_duration_since(self.schedule.arrival)),
                 "took_ms": millis(ended.saturating_duration_since(attempt.sent)),
+                "kind": attempt.kind.as_str(),
                 "fate": attempt.fate.as_str(),
             })
         });

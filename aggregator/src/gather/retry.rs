@@ -26,6 +26,8 @@ pub struct History {
     pub counted: bool,
     /// Some candidate was there: it replied, or refused in its own words.
     pub reached: bool,
+    /// Attempts sent.
+    pub sent: u32,
 }
 
 impl History {
@@ -36,6 +38,19 @@ impl History {
         }
         let elsewhere = class.retryable() || class == ErrorClass::Cancelled;
         (elsewhere && !self.counted).then_some(Retry::Counted)
+    }
+
+    /// Both histories in one.
+    pub fn join(&mut self, other: &Self) {
+        for tried in &other.tried {
+            if !self.tried.contains(tried) {
+                self.tried.push(*tried);
+            }
+        }
+        self.transparent |= other.transparent;
+        self.counted |= other.counted;
+        self.reached |= other.reached;
+        self.sent += other.sent;
     }
 
     /// The history after `retry` was taken.

@@ -22,6 +22,7 @@ use super::{
     attempt::{Attempt, Calls, Said},
     completion::{Completion, Verdict},
     event::Event,
+    hedging::Hedges,
     ledger::Ledger,
     schedule::Schedule,
 };
@@ -53,6 +54,9 @@ pub struct Run {
     pub(super) tail: v1::TailReport,
     pub(super) spans: Vec<v1::Span>,
     pub(super) hits_this_turn: usize,
+    pub(super) hedges: Hedges,
+    /// Attempts numbered so far.
+    pub(super) numbered: u64,
     completion: Completion,
     withdrawals: Option<mpsc::Receiver<Withdrawal>>,
     timer: Pin<Box<Sleep>>,
@@ -78,6 +82,8 @@ impl Run {
         let mut run = Self {
             template: Self::template(&request),
             ledger: Ledger::new(&request.shards),
+            hedges: Hedges::new(&engine, &request),
+            numbered: 0,
             merge: HitMerge::of(&request),
             timer: Box::pin(sleep_until(schedule.finish_at)),
             gone: Box::pin(context.cancel.clone().cancelled_owned()),
@@ -140,7 +146,8 @@ impl Run {
                     _ => {}
                 }
             }
-            let wake = self.flush_at.map_or(wake, |at| at.min(wake));
+            self.send_hedges(now);
+            let wake = [self.flush_at, self.hedges.next()].into_iter().flatten().fold(wake, Instant::min);
             match self.next(wake).await {
                 Event::CallerGone => return Some(Decision::Cancelled),
                 event => self.handle(event),

@@ -9,14 +9,14 @@ use canopy_common::{
 use canopy_proto::{convert, v1};
 
 use super::{
-    attempt::Fate,
+    attempt::{Fate, Kind},
     check::{self, Asked},
-    dispatch::{Asking, class_of, outcome_of},
+    dispatch::{Asking, class_of, ending_of, outcome_of},
     ledger::{Accepted, missing},
     retry::Retry,
     run::Run,
 };
-use crate::plan::Through;
+use crate::{load::Ending, plan::Through};
 
 /// A shard that an attempt did not answer.
 struct Refused {
@@ -32,7 +32,7 @@ impl Run {
     /// Takes a message of an attempt; false when the call must not go on.
     pub(super) fn replied(&mut self, index: usize, mut reply: v1::SearchReply) -> bool {
         let attempt = &self.attempts[index];
-        if attempt.fate == Fate::Cancelled {
+        if matches!(attempt.fate, Fate::Cancelled | Fate::Lost) {
             return false;
         }
         let asked = Asked { replied: &attempt.replied, k: self.merge.k(), facets: self.request.facets.len() };
@@ -55,27 +55,48 @@ impl Run {
         self.merge_hits(index, reply.hits, &accepted);
         self.attempts[index].history.reached = true;
         self.elsewhere(index, refused);
-        let attempt = &mut self.attempts[index];
-        if attempt.waiting == 0 && attempt.fate == Fate::Pending {
-            let fate = if attempt.won { Fate::Won } else { Fate::Failed };
+        if self.attempts[index].waiting == 0 && self.attempts[index].fate == Fate::Pending {
+            let (ending, fate) = self.verdict(index);
+            self.attempts[index].told(ending);
             self.end(index, fate);
         }
+        self.stop_losers(self.attempts[index].branch, index);
         true
+    }
+
+    /// What an attempt that has said all it was asked says of its node, and how it ended.
+    fn verdict(&self, index: usize) -> (Ending, Fate) {
+        let attempt = &self.attempts[index];
+        match attempt.refusal {
+            _ if attempt.won => (Ending::Answered, Fate::Won),
+            // Dropped by its leaf, because its twin had begun.
+            Some(ErrorClass::Unavailable) if self.has_twin(index) => (Ending::Nothing, Fate::Lost),
+            Some(class) => (ending_of(class, true, None), Fate::Failed),
+            None => (Ending::Nothing, Fate::Lost),
+        }
     }
 
     /// Takes what a message says of its sender.
     fn reported(&mut self, index: usize, reply: &mut v1::SearchReply) {
         let attempt = &mut self.attempts[index];
         if let (Some(call), Some(flight)) = (&reply.call, &attempt.flight) {
-            let wait = Duration::from_micros(call.queue_wait_us);
-            flight.load().report(wait.max(Duration::from_millis(call.pushback_ms.min(60_000))));
+            flight.load().report(call);
+            attempt.watched.queued(Duration::from_micros(call.queue_wait_us));
+            let pushback = call.pushback_ms;
+            if pushback > 0 {
+                self.pushed_back(index, pushback);
+            }
         }
+        let attempt = &mut self.attempts[index];
         if let Some(below) = reply.tail.take() {
             self.tail.attempts = self.tail.attempts.saturating_add(below.attempts);
             self.tail.hedges = self.tail.hedges.saturating_add(below.hedges);
             self.tail.hedges_won = self.tail.hedges_won.saturating_add(below.hedges_won);
             self.tail.retries = self.tail.retries.saturating_add(below.retries);
             self.tail.budget_denied = self.tail.budget_denied.saturating_add(below.budget_denied);
+            self.tail.panics = self.tail.panics.saturating_add(below.panics);
+            self.tail.throttled = self.tail.throttled.saturating_add(below.throttled);
+            self.tail.probes = self.tail.probes.saturating_add(below.probes);
         }
         if self.request.trace {
             attempt.spans.append(&mut reply.spans);
@@ -109,8 +130,8 @@ impl Run {
                     format!("{node}: the merge of this query is over {limit}; ask for fewer facet values");
                 reply = missing(shard, wanted, &Outcome::Failed(ErrorClass::Quota), &node.0, why);
             } else {
-                attempt.won = true;
                 let accepted = self.ledger.answered(reply, &node);
+                attempt.won |= accepted != Accepted::Late;
                 self.release(shard);
                 return Some(accepted);
             }
@@ -118,8 +139,11 @@ impl Run {
             reply = self.refusal(&reply, &node.0);
         }
         let class = class_of(&reply);
-        if class == ErrorClass::Overloaded {
-            self.attempts[index].refused(0);
+        if self.ledger.is_open(shard) {
+            self.attempts[index].refusal.get_or_insert(class);
+        }
+        if let (ErrorClass::Overloaded, Some(flight)) = (class, &self.attempts[index].flight) {
+            flight.load().penalise(self.attempts[index].budget);
         }
         let started = matches!(convert::outcome(&reply), Outcome::Failed(_));
         // An aggregator has tried the shard's replicas itself; asking another one to try them again only multiplies
@@ -159,14 +183,21 @@ impl Run {
 
     /// An attempt failed: what it did not answer is tried elsewhere or settled.
     pub(super) fn failed(&mut self, index: usize, failure: &Failure) {
-        let attempt = &mut self.attempts[index];
-        if attempt.fate == Fate::Cancelled {
+        if matches!(self.attempts[index].fate, Fate::Cancelled | Fate::Lost) {
             return;
         }
-        if failure.class != ErrorClass::InvalidArgument {
-            attempt.refused(failure.pushback_ms.unwrap_or(0));
+        if failure.class == ErrorClass::Cancelled && !self.can_win(index) {
+            return self.lose(index);
+        }
+        if let Some(pushback) = failure.pushback_ms {
+            self.pushed_back(index, pushback);
+        }
+        let attempt = &mut self.attempts[index];
+        if failure.class == ErrorClass::DeadlineExceeded {
+            attempt.watched.late();
         }
         let started = attempt.started();
+        attempt.told(ending_of(failure.class, started, failure.pushback_ms));
         let outcome = outcome_of(failure.class, started);
         let node = attempt.node.clone();
         let reason = format!("{node}: {failure}");
@@ -189,7 +220,10 @@ impl Run {
     /// A stream ended. Shards it never named are failed.
     pub(super) fn ended(&mut self, index: usize) {
         let attempt = &self.attempts[index];
-        if attempt.waiting > 0 && attempt.fate != Fate::Cancelled {
+        if attempt.waiting > 0 && attempt.fate == Fate::Pending {
+            if !self.can_win(index) {
+                return self.lose(index);
+            }
             let why = format!("the stream ended with {} shards unanswered", attempt.waiting);
             self.failed(index, &Failure::new(ErrorClass::Internal, why));
         }
@@ -197,11 +231,17 @@ impl Run {
 
     /// Shards that an attempt refused: asked elsewhere by the retry they have left, or settled.
     fn elsewhere(&mut self, index: usize, refused: Vec<Refused>) {
-        let (branch, history) = (self.attempts[index].branch, self.attempts[index].history.clone());
+        if refused.is_empty() {
+            return;
+        }
+        let branch = self.attempts[index].branch;
+        let shards: Vec<u32> = refused.iter().map(|refused| refused.shard).collect();
+        let history = self.lineage(branch, &shards);
+        let more = history.sent < self.engine.hedging.config().max_attempts;
         let mut again: BTreeMap<Retry, Vec<u32>> = BTreeMap::new();
         let mut hopeless = Vec::new();
         for Refused { shard, class, started, exhausted } in refused {
-            match history.left(class, started).filter(|_| !exhausted) {
+            match history.left(class, started).filter(|_| more && !exhausted) {
                 Some(retry) => again.entry(retry).or_default().push(shard),
                 None => hopeless.push(shard),
             }
@@ -210,16 +250,33 @@ impl Run {
             self.give_up(&hopeless, &Outcome::TimedOut, "not asked again");
         }
         for (retry, shards) in again {
-            self.dispatch(Asking { branch, shards, history: history.with(retry), retry: Some(retry) });
+            match self.afford(retry, shards.len()) {
+                Some(retry) => {
+                    let (history, kind) = (history.with(retry), Kind::Retry(retry));
+                    self.dispatch(Asking { branch, shards, history, kind, tie: None });
+                }
+                // A subtree of which nothing ever began costs its leaves nothing to be asked directly.
+                None if self.around_aggregators(branch, &shards, &history) => {}
+                None => self.unaffordable(&shards),
+            }
         }
     }
 
-    /// Ends an attempt and notes it on the timeline.
-    pub(super) fn end(&mut self, index: usize, fate: Fate) {
-        let attempt = &mut self.attempts[index];
-        if attempt.end(fate) {
-            let took = attempt.ended.unwrap_or(attempt.sent) - attempt.sent;
-            self.engine.metrics.attempt_ended(took);
+    /// The retry as it may be sent: what never began is free within its fuse, and beyond it costs like the others.
+    fn afford(&mut self, retry: Retry, shards: usize) -> Option<Retry> {
+        if retry == Retry::Transparent && self.engine.hedging.may_retry() {
+            return Some(Retry::Transparent);
         }
+        self.engine.hedging.spend(&self.engine.hedging.config(), shards).then_some(Retry::Counted)
+    }
+
+    fn unaffordable(&mut self, shards: &[u32]) {
+        const WORDS: &str = "not asked again, because the budget for extra work is spent";
+        self.tail.budget_denied += 1;
+        for shard in shards {
+            let version = self.request.version;
+            self.ledger.note(missing(*shard, version, &Outcome::Unavailable, "", WORDS.to_owned()));
+        }
+        self.give_up(shards, &Outcome::Unavailable, WORDS);
     }
 }

@@ -41,14 +41,20 @@ impl Run {
             return;
         }
         if left.is_empty() {
-            attempt.end(Fate::Cancelled);
             attempt.stop.abort();
-            return;
+            return self.end(index, Fate::Cancelled);
         }
+        self.tell_to_stop(index, stopped);
+    }
+
+    /// Tells the node of an attempt to stop some of its shards, by index in the attempt.
+    pub(super) fn tell_to_stop(&mut self, index: usize, stopped: Vec<usize>) {
+        let attempt = &self.attempts[index];
         let request = v1::CancelRequest {
             query_id: self.request.query_id.to_vec(),
             attempt_id: attempt.id,
             shards: stopped.into_iter().map(|at| at as u32).collect(),
+            ..Default::default()
         };
         if let Some(peer) = self.engine.endpoints.get(&attempt.node) {
             let cancel = tokio::time::timeout(PATIENCE, peer.cancel(request));

@@ -3,7 +3,8 @@
 //! A server knows how long to wait only once a peer has begun to speak HTTP, and it writes for as long as the peer
 //! leaves room. So one that connects and says nothing, or that asks and never reads, would hold its place for ever, and
 //! as many of them as there are places lock everybody else out. Rule: the opening (so many bytes) has to be there in
-//! time, and a write has to get on within [`WRITE_PATIENCE`]; else reading or writing fails and the server lets go.
+//! time, and a write has to get on within [`WRITE_PATIENCE`] (before the opening is there, within its time); else
+//! reading or writing fails and the server lets go.
 
 use std::{
     future::Future,
@@ -48,6 +49,11 @@ impl Patient {
         if written.is_ready() {
             self.stalled = None;
             return written;
+        }
+        if let Some((_, patience)) = &mut self.opening
+            && patience.as_mut().poll(cx).is_ready()
+        {
+            return Poll::Ready(Err(late("the peer says nothing")));
         }
         let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(WRITE_PATIENCE)));
         ready!(stalled.as_mut().poll(cx));

@@ -14,8 +14,10 @@ pub struct RpcConfig {
     pub connect_timeout: Time,
     /// How often an idle connection is pinged. Default: 2s.
     pub keepalive_interval: Time,
-    /// How long a ping may stay unanswered. Default: 2s.
+    /// How long a ping, and the first word on a new connection, may stay unanswered. Default: 2s.
     pub keepalive_timeout: Time,
+    /// Age at which a server ends a connection, gently; up to a tenth more or less, by node. Default: 10min.
+    pub max_connection_age: Time,
     /// HTTP/2 window of one stream. Default: 1MiB.
     pub stream_window: Size,
     /// HTTP/2 window of one connection, all streams together. Default: 64MiB.
@@ -34,6 +36,7 @@ impl Default for RpcConfig {
             connect_timeout: Time::ms(300),
             keepalive_interval: Time::ms(2000),
             keepalive_timeout: Time::ms(2000),
+            max_connection_age: Time::ms(600_000),
             stream_window: Size(1 << 20),
             connection_window: Size(64 << 20),
             lame_duck: Time::ms(5_000),
@@ -48,7 +51,8 @@ impl Section for RpcConfig {
         ("max_message", "largest message, either direction; 64KiB..1GiB"),
         ("connect_timeout", "patience for a new connection; 1ms..60s"),
         ("keepalive_interval", "how often a connection is pinged; 100ms..10min"),
-        ("keepalive_timeout", "how long a ping may stay unanswered; 100ms..1min"),
+        ("keepalive_timeout", "how long a ping, and a new connection, may stay unanswered; 100ms..1min"),
+        ("max_connection_age", "age at which a server ends a connection, gently; 1s..1d"),
         ("stream_window", "HTTP/2 window of one stream; 64KiB..1GiB"),
         ("connection_window", "HTTP/2 window of one connection; at least 4 x stream_window, up to 2GiB - 1"),
         ("lame_duck", "how long a leaving process goes on answering, though it is not ready; 0s..10min"),
@@ -74,6 +78,7 @@ impl Section for RpcConfig {
         time("keepalive_interval", self.keepalive_interval, Time::ms(100), Time::ms(600_000));
         time("keepalive_timeout", self.keepalive_timeout, Time::ms(100), Time::ms(60_000));
         time("lame_duck", self.lame_duck, Time::ms(0), Time::ms(600_000));
+        time("max_connection_age", self.max_connection_age, Time::ms(1000), Time::ms(86_400_000));
         time("drain_patience", self.drain_patience, Time::ms(0), Time::ms(600_000));
         found
     }

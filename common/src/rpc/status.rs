@@ -75,7 +75,8 @@ pub fn to_status(failure: &Failure) -> Status {
 
 /// A gRPC status as failure.
 pub fn from_status(status: &Status) -> Failure {
-    let mut failure = Failure::new(class(status), in_words(status));
+    let class = if never_sent(status) { ErrorClass::Unavailable } else { class(status) };
+    let mut failure = Failure::new(class, in_words(status));
     let details = status
         .metadata()
         .get_bin(DETAILS)
@@ -89,6 +90,25 @@ pub fn from_status(status: &Status) -> Failure {
         failure.pushback_ms = details.pushback_ms;
     }
     failure
+}
+
+/// Whether nobody ever worked on the call: its connection ended while it waited for its turn, or the peer said that it
+/// would not look at it (it was ending the connection, or refused the stream).
+pub fn never_sent(status: &Status) -> bool {
+    let unseen = |error: &h2::Error| {
+        let ended = error.is_go_away() && error.is_remote() && error.reason() == Some(h2::Reason::NO_ERROR);
+        ended || error.is_remote() && error.reason() == Some(h2::Reason::REFUSED_STREAM)
+    };
+    let mut cause = status.source();
+    while let Some(error) = cause {
+        if error.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_canceled)
+            || error.downcast_ref().is_some_and(unseen)
+        {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
 }
 
 /// The message, with the innermost cause where the status has one.

@@ -1,12 +1,17 @@
-//! The bounded queue of search tasks: one list per lane, the most urgent lane first, oldest first within a lane.
+//! The bounded queue of search tasks: one list per lane, the most urgent lane first; within a lane oldest first while
+//! the queue is short, newest first once it stands.
 //!
-//! The failure this prevents: work that nobody waits for any more takes the place of work that somebody does. Rule: an
-//! expired task is never run, whether it is found at the head, or while making room for another; a task whose owner
-//! was cancelled is taken out at once; a full lane refuses, in constant time, before any work. Units: tasks.
+//! The failure this prevents: under overload a first-come queue serves only those that have waited so long that nobody
+//! waits for them any more, and stays useless long after the overload. Rules: an expired task is never run, whether it
+//! is found at the head, or while making room for another; when a lane's oldest entry has not been young for 100 ms
+//! (see [`Pressure`]) the newest goes first, and what has waited longer than its bound is given back, so that its caller
+//! has the rest of its time for another replica, unless no more wait than there are threads; fetches end work that is paid for and are never given back; a task
+//! whose owner was cancelled is taken out at once; a full lane refuses, in constant time, before any work. The bound:
+//! half of the task's own time, for people at most `shed_after`. Units: tasks.
 
 use std::{collections::VecDeque, time::Duration};
 
-use canopy_common::deadline::Deadline;
+use canopy_common::{deadline::Deadline, limit::Pressure};
 use parking_lot::{Condvar, Mutex};
 use tokio::time::Instant;
 
@@ -24,6 +29,7 @@ pub enum Lane {
 }
 
 const LANES: usize = 4;
+const ORDER: [Lane; LANES] = [Lane::Probe, Lane::Fetch, Lane::Interactive, Lane::Batch];
 
 /// What becomes of a task. Each task is told exactly one, unless its owner takes it out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +38,8 @@ pub enum Turn {
     Run(Duration),
     /// Its deadline passed in the queue.
     Expired(Duration),
+    /// It waited too long in a queue that stands.
+    Shed(Duration),
     /// The executor is closing.
     Closed,
 }
@@ -48,21 +56,96 @@ pub struct Task {
     pub run: Box<dyn FnOnce(Turn) + Send>,
 }
 
+/// Sizes of a queue.
+#[derive(Debug, Clone, Copy)]
+pub struct Room {
+    /// Interactive tasks, and as many fetches.
+    pub interactive: usize,
+    /// Batch tasks.
+    pub batch: usize,
+    /// Longest wait of an interactive task in a queue that stands.
+    pub shed_after: Duration,
+}
+
 struct Entry {
     task: Task,
     since: Instant,
 }
 
-#[derive(Default)]
-struct Lists {
-    lanes: [VecDeque<Entry>; LANES],
-    closed: bool,
+impl Entry {
+    fn waited(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.since)
+    }
+
+    /// Whether it has waited too long for a queue that stands.
+    fn stale(&self, now: Instant, shed_after: Duration) -> bool {
+        let half = self.task.deadline.instant().saturating_duration_since(self.since) / 2;
+        let bound = match self.task.lane {
+            Lane::Probe | Lane::Fetch => return false,
+            Lane::Interactive => half.min(shed_after),
+            Lane::Batch => half,
+        };
+        self.waited(now) > bound
+    }
+
+    fn turn(&self, now: Instant) -> Turn {
+        let waited = self.waited(now);
+        if self.task.deadline.instant() <= now { Turn::Expired(waited) } else { Turn::Run(waited) }
+    }
 }
 
-impl Lists {
-    fn pop(&mut self) -> Option<Entry> {
-        self.lanes.iter_mut().find_map(VecDeque::pop_front)
+struct List {
+    entries: VecDeque<Entry>,
+    pressure: Pressure,
+}
+
+impl List {
+    fn new(now: Instant) -> Self {
+        Self { entries: VecDeque::new(), pressure: Pressure::new(now) }
     }
+
+    fn standing(&mut self, now: Instant) -> bool {
+        let oldest = self.entries.front().map_or(Duration::ZERO, |entry| entry.waited(now));
+        self.pressure.seen(now, oldest)
+    }
+
+    /// The next entry and what becomes of it. `few`: so many are taken in their order in any case.
+    fn next(&mut self, now: Instant, shed_after: Duration, few: usize) -> Option<(Entry, Turn)> {
+        // The threads soon take the last few; giving one of them back would leave a thread idle.
+        let standing = self.standing(now) && self.entries.len() > few;
+        let oldest = self.entries.front()?;
+        if standing && oldest.stale(now, shed_after) {
+            let entry = self.entries.pop_front()?;
+            let turn = match entry.turn(now) {
+                Turn::Run(waited) => Turn::Shed(waited),
+                other => other,
+            };
+            return Some((entry, turn));
+        }
+        let newest_first = standing && oldest.task.lane >= Lane::Interactive;
+        let entry = if newest_first { self.entries.pop_back() } else { self.entries.pop_front() }?;
+        let turn = entry.turn(now);
+        Some((entry, turn))
+    }
+
+    /// Takes out what is of no use any more, to make room.
+    fn clear(&mut self, now: Instant, shed_after: Duration, out: &mut Vec<(Entry, Turn)>) {
+        let standing = self.standing(now);
+        let useless =
+            |entry: &Entry| entry.task.deadline.instant() <= now || standing && entry.stale(now, shed_after);
+        for entry in take_out(&mut self.entries, useless) {
+            let turn = match entry.turn(now) {
+                Turn::Run(waited) => Turn::Shed(waited),
+                other => other,
+            };
+            out.push((entry, turn));
+        }
+    }
+}
+
+struct Lists {
+    lanes: [List; LANES],
+    closed: bool,
 }
 
 /// The queue. Shared by the search threads and those that feed them.
@@ -70,42 +153,48 @@ pub struct Queue {
     lists: Mutex<Lists>,
     wake: Condvar,
     limits: [usize; LANES],
+    shed_after: Duration,
+    few: usize,
 }
 
 impl Queue {
-    /// An empty queue of at most `interactive` and `batch` tasks, and as many fetches as `interactive`.
-    pub fn new(interactive: usize, batch: usize) -> Self {
+    /// An empty queue for so many threads.
+    pub fn new(room: Room, threads: usize) -> Self {
+        let now = Instant::now();
         Self {
-            lists: Mutex::new(Lists::default()),
+            lists: Mutex::new(Lists { lanes: ORDER.map(|_| List::new(now)), closed: false }),
             wake: Condvar::new(),
-            limits: [usize::MAX, interactive, interactive, batch],
+            limits: [usize::MAX, room.interactive, room.interactive, room.batch],
+            shed_after: room.shed_after,
+            few: threads,
         }
     }
 
     /// Queues as many of `tasks` (all of one lane) as fit and returns that number; the rest is dropped unrun. When
-    /// there is no room, expired tasks are cleared out first.
+    /// there is no room, useless tasks are cleared out first.
     pub fn push(&self, tasks: Vec<Task>) -> usize {
         let Some(lane) = tasks.first().map(|task| task.lane as usize) else { return 0 };
         let since = Instant::now();
-        let mut expired = Vec::new();
+        let mut useless = Vec::new();
         let queued = {
             let mut lists = self.lists.lock();
             if lists.closed {
                 return 0;
             }
             let list = &mut lists.lanes[lane];
-            if list.len() + tasks.len() > self.limits[lane] {
-                clear_expired(list, &mut expired);
+            if list.entries.len() + tasks.len() > self.limits[lane] {
+                list.clear(since, self.shed_after, &mut useless);
             }
-            let fit = tasks.len().min(self.limits[lane].saturating_sub(list.len()));
-            list.extend(tasks.into_iter().take(fit).map(|task| Entry { task, since }));
+            list.standing(since);
+            let fit = tasks.len().min(self.limits[lane].saturating_sub(list.entries.len()));
+            list.entries.extend(tasks.into_iter().take(fit).map(|task| Entry { task, since }));
             fit
         };
         for _ in 0..queued {
             self.wake.notify_one();
         }
-        for entry in expired {
-            (entry.task.run)(Turn::Expired(since - entry.since));
+        for (entry, turn) in useless {
+            (entry.task.run)(turn);
         }
         queued
     }
@@ -114,17 +203,10 @@ impl Queue {
     pub fn pop(&self) -> Option<(Task, Turn)> {
         let mut lists = self.lists.lock();
         loop {
-            if let Some(entry) = lists.pop() {
-                let closed = lists.closed;
-                drop(lists);
-                let waited = entry.since.elapsed();
-                let turn = if closed {
-                    Turn::Closed
-                } else if entry.task.deadline.expired() {
-                    Turn::Expired(waited)
-                } else {
-                    Turn::Run(waited)
-                };
+            let now = Instant::now();
+            let next = lists.lanes.iter_mut().find_map(|list| list.next(now, self.shed_after, self.few));
+            if let Some((entry, turn)) = next {
+                let turn = if lists.closed { Turn::Closed } else { turn };
                 return Some((entry.task, turn));
             }
             if lists.closed {
@@ -136,23 +218,28 @@ impl Queue {
 
     /// Takes the tasks of `owner` out unrun; how many there were.
     pub fn remove(&self, owner: u64) -> usize {
-        let mut removed = Vec::new();
         let mut lists = self.lists.lock();
-        for list in &mut lists.lanes {
-            take_out(list, &mut removed, |entry| entry.task.owner == owner);
-        }
+        let lanes = lists.lanes.iter_mut();
+        let removed: Vec<Entry> =
+            lanes.flat_map(|list| take_out(&mut list.entries, |entry| entry.task.owner == owner)).collect();
         drop(lists);
         removed.len()
     }
 
     /// Tasks waiting.
     pub fn len(&self) -> usize {
-        self.lists.lock().lanes.iter().map(VecDeque::len).sum()
+        self.lists.lock().lanes.iter().map(|list| list.entries.len()).sum()
     }
 
     /// Whether nothing waits.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Tasks waiting in a lane, and whether its queue stands.
+    pub fn lane(&self, lane: Lane) -> (usize, bool) {
+        let list = &self.lists.lock().lanes[lane as usize];
+        (list.entries.len(), !list.entries.is_empty() && list.pressure.under())
     }
 
     /// No more tasks; those that wait are told [`Turn::Closed`], and threads that wait leave.
@@ -162,75 +249,14 @@ impl Queue {
     }
 }
 
-fn clear_expired(list: &mut VecDeque<Entry>, expired: &mut Vec<Entry>) {
-    take_out(list, expired, |entry| entry.task.deadline.expired());
-}
-
-fn take_out(list: &mut VecDeque<Entry>, out: &mut Vec<Entry>, matches: impl Fn(&Entry) -> bool) {
-    if list.iter().any(&matches) {
-        let (gone, kept) = std::mem::take(list).into_iter().partition::<Vec<_>, _>(matches);
-        out.extend(gone);
-        list.extend(kept);
+fn take_out(list: &mut VecDeque<Entry>, matches: impl Fn(&Entry) -> bool) -> Vec<Entry> {
+    if !list.iter().any(&matches) {
+        return Vec::new();
     }
+    let (gone, kept) = std::mem::take(list).into_iter().partition::<Vec<_>, _>(matches);
+    list.extend(kept);
+    gone
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use super::*;
-
-    type Told = Arc<Mutex<Vec<(u64, Turn)>>>;
-
-    fn task(told: &Told, owner: u64, lane: Lane, budget: Duration) -> Task {
-        let told = told.clone();
-        Task {
-            lane,
-            deadline: Deadline::after(budget),
-            owner,
-            run: Box::new(move |turn| told.lock().push((owner, turn))),
-        }
-    }
-
-    const LONG: Duration = Duration::from_mins(1);
-
-    #[tokio::test(start_paused = true)]
-    async fn urgent_lanes_go_first_and_a_full_lane_refuses() {
-        let told = Told::default();
-        let queue = Queue::new(2, 1);
-        assert_eq!(queue.push(vec![task(&told, 1, Lane::Batch, LONG), task(&told, 2, Lane::Batch, LONG)]), 1);
-        let three = (3..6).map(|owner| task(&told, owner, Lane::Interactive, LONG)).collect();
-        assert_eq!(queue.push(three), 2, "part of a call may be queued");
-        assert_eq!(queue.push(vec![task(&told, 6, Lane::Interactive, LONG)]), 0);
-        assert_eq!(queue.push(vec![task(&told, 7, Lane::Probe, LONG)]), 1);
-        let order: Vec<u64> = (0..4).filter_map(|_| queue.pop()).map(|(task, _)| task.owner).collect();
-        assert_eq!(order, [7, 3, 4, 1]);
-        assert!(told.lock().is_empty(), "nothing ran by itself");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn what_expired_in_the_queue_is_never_run() {
-        let told = Told::default();
-        let queue = Queue::new(1, 1);
-        queue.push(vec![task(&told, 1, Lane::Interactive, Duration::from_millis(50))]);
-        tokio::time::advance(Duration::from_millis(200)).await;
-        assert_eq!(queue.push(vec![task(&told, 2, Lane::Interactive, Duration::from_millis(50))]), 1);
-        assert_eq!(*told.lock(), [(1, Turn::Expired(Duration::from_millis(200)))]);
-        tokio::time::advance(Duration::from_millis(50)).await;
-        let (task, turn) = queue.pop().unwrap();
-        assert_eq!((task.owner, turn), (2, Turn::Expired(Duration::from_millis(50))));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn an_owner_takes_its_tasks_out_and_a_closed_queue_tells() {
-        let told = Told::default();
-        let queue = Queue::new(9, 9);
-        queue.push(vec![task(&told, 1, Lane::Interactive, LONG), task(&told, 1, Lane::Interactive, LONG)]);
-        queue.push(vec![task(&told, 2, Lane::Interactive, LONG)]);
-        assert_eq!((queue.remove(1), queue.len()), (2, 1));
-        queue.close();
-        assert_eq!(queue.push(vec![task(&told, 3, Lane::Probe, LONG)]), 0);
-        assert_eq!(queue.pop().map(|(_, turn)| turn), Some(Turn::Closed));
-        assert!(queue.pop().is_none());
-    }
-}
+mod tests;

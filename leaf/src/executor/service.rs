@@ -1,92 +1,72 @@
-//! How long searching a shard takes here, as seen lately: a floor below which no search has ended, and a mean.
+//! How long searching a shard takes here, by class, so that what can't be in time is refused before any work.
 //!
-//! The floor lets a leaf refuse at once what it can't possibly answer in time (the caller may still ask another
-//! replica); the mean makes the hint of how long to stay away. Rule: the floor is the smallest time of the last one to
-//! two windows of 10 s, so one lucky search does not hold it down for ever; unknown is zero, which refuses nothing.
+//! A plain page of hits and one that sorts, counts facets or counts every match differ by an order of magnitude: one
+//! percentile for both would refuse the quick ones for the slow ones' sake. The class is read off the request alone,
+//! since admission comes before the shard is looked at.
 
-use std::{
-    sync::atomic::{AtomicU64, Ordering},
-    time::Duration,
-};
+use std::time::Duration;
 
-use tokio::time::Instant;
+use canopy_common::limit::Times;
+use canopy_proto::v1::{SearchRequest, TotalMode};
 
-const WINDOW: Duration = Duration::from_secs(10);
-const NONE: u64 = u64::MAX;
-
-/// Times of finished searches. All methods take `&self`; a lost race costs one sample.
-pub struct ServiceTimes {
-    begun: Instant,
-    window: AtomicU64,
-    current_us: AtomicU64,
-    previous_us: AtomicU64,
-    mean_us: AtomicU64,
+/// What kind of work a search is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    /// The best hits by score.
+    Page,
+    /// Every match is looked at: sorted, grouped or counted.
+    Whole,
 }
 
-impl Default for ServiceTimes {
-    fn default() -> Self {
-        Self {
-            begun: Instant::now(),
-            window: AtomicU64::new(0),
-            current_us: AtomicU64::new(NONE),
-            previous_us: AtomicU64::new(NONE),
-            mean_us: AtomicU64::new(0),
-        }
+impl Class {
+    /// The class of a request.
+    pub fn of(request: &SearchRequest) -> Self {
+        let whole = !request.sort.is_empty()
+            || !request.facets.is_empty()
+            || !request.collapse.is_empty()
+            || request.total == TotalMode::TotalExact as i32;
+        if whole { Self::Whole } else { Self::Page }
     }
 }
+
+/// Times of finished searches of one shard.
+#[derive(Default)]
+pub struct ServiceTimes([Times; 2]);
 
 impl ServiceTimes {
-    fn turn_window(&self) {
-        let now = self.begun.elapsed().as_secs() / WINDOW.as_secs();
-        let seen = self.window.load(Ordering::Relaxed);
-        let swap = self.window.compare_exchange(seen, now, Ordering::Relaxed, Ordering::Relaxed);
-        if now > seen && swap.is_ok() {
-            let last = self.current_us.swap(NONE, Ordering::Relaxed);
-            self.previous_us.store(if now == seen + 1 { last } else { NONE }, Ordering::Relaxed);
-        }
-    }
-
     /// One search of a shard ended by itself after `took`.
-    pub fn record(&self, took: Duration) {
-        self.turn_window();
-        let us = took.as_micros() as u64;
-        self.current_us.fetch_min(us, Ordering::Relaxed);
-        let mean = self.mean_us.load(Ordering::Relaxed);
-        let next = if mean == 0 { us } else { mean - mean / 16 + us / 16 };
-        self.mean_us.store(next, Ordering::Relaxed);
+    pub fn record(&self, class: Class, took: Duration) {
+        self.0[class as usize].record(took);
     }
 
-    /// No search of the last window was faster; zero when there was none.
-    pub fn floor(&self) -> Duration {
-        self.turn_window();
-        let floor = self.current_us.load(Ordering::Relaxed).min(self.previous_us.load(Ordering::Relaxed));
-        if floor == NONE { Duration::ZERO } else { Duration::from_micros(floor) }
+    /// Nine of ten searches of the class took no longer; zero when that is unknown.
+    pub fn p90(&self, class: Class) -> Duration {
+        self.0[class as usize].p90()
     }
 
-    /// Smoothed time of one search; zero when there was none.
+    /// Smoothed time of one search of any class; zero when there was none.
     pub fn mean(&self) -> Duration {
-        Duration::from_micros(self.mean_us.load(Ordering::Relaxed))
+        self.0.iter().map(Times::mean).max().unwrap_or_default()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use canopy_proto::v1::SortBy;
+
     use super::*;
 
-    #[tokio::test(start_paused = true)]
-    async fn the_floor_is_of_the_last_windows_only() {
+    #[test]
+    fn slow_kinds_of_queries_do_not_speak_for_quick_ones() {
         let times = ServiceTimes::default();
-        assert_eq!((times.floor(), times.mean()), (Duration::ZERO, Duration::ZERO));
-        times.record(Duration::from_millis(2));
-        times.record(Duration::from_millis(9));
-        assert_eq!(times.floor(), Duration::from_millis(2));
-        tokio::time::advance(WINDOW).await;
-        times.record(Duration::from_millis(5));
-        assert_eq!(times.floor(), Duration::from_millis(2));
-        tokio::time::advance(WINDOW).await;
-        assert_eq!(times.floor(), Duration::from_millis(5));
-        tokio::time::advance(WINDOW * 3).await;
-        assert_eq!(times.floor(), Duration::ZERO);
-        assert!(times.mean() > Duration::from_millis(2) && times.mean() < Duration::from_millis(9));
+        let sorted = SearchRequest { sort: vec![SortBy::default()], ..Default::default() };
+        assert_eq!((Class::of(&SearchRequest::default()), Class::of(&sorted)), (Class::Page, Class::Whole));
+        for _ in 0..50 {
+            times.record(Class::Page, Duration::from_millis(2));
+            times.record(Class::Whole, Duration::from_millis(90));
+        }
+        assert!(times.p90(Class::Page) <= Duration::from_millis(2));
+        assert!(times.p90(Class::Whole) >= Duration::from_millis(70));
+        assert!(times.mean() > Duration::from_millis(70));
     }
 }

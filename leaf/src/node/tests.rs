@@ -1,5 +1,8 @@
 //! A leaf under load and cancels, with searches that a test stands in for: accounts, deadlines, shedding, panics.
 
+mod overload;
+mod tied;
+
 use std::{sync::Arc, time::Duration};
 
 use canopy_common::{
@@ -9,7 +12,7 @@ use canopy_common::{
 };
 use canopy_proto::{
     SearchNode,
-    v1::{CancelRequest, Outcome, SearchReply, ShardReply},
+    v1::{CancelRequest, Outcome, SearchReply, SearchRequest, ShardReply},
 };
 use futures::StreamExt;
 use tokio::time::Instant;
@@ -26,7 +29,7 @@ fn words(replies: &[ShardReply]) -> Vec<&'static str> {
 }
 
 fn cancel_all(query: u8) -> CancelRequest {
-    CancelRequest { query_id: vec![query; 16], attempt_id: 1, shards: vec![] }
+    CancelRequest { query_id: vec![query; 16], attempt_id: 1, ..Default::default() }
 }
 
 #[tokio::test]
@@ -287,6 +290,7 @@ async fn thousand_random_cancels_leave_nothing_behind() {
                     query_id: vec![(round % 251) as u8; 16],
                     attempt_id: round,
                     shards: vec![dice.below(4) as u32],
+                    ..Default::default()
                 };
                 node.cancel(request).await.unwrap();
                 assert_eq!(outcomes(stream, 4).await.len(), 4);

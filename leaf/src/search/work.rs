@@ -12,11 +12,14 @@ use tokio::time::Instant;
 
 use crate::{
     call::{Call, Settled, Target},
-    executor::Turn,
+    executor::{Class, Turn},
     node::Parts,
     reply,
     search_shard::ShardResult,
 };
+
+/// What is said of a search that no thread began before its deadline.
+pub const EXPIRED: &str = "the deadline passed in the queue of this leaf";
 
 /// What a search thread does with one task of a call.
 pub fn work(parts: &Arc<Parts>, call: &Arc<Call>, turn: Turn) {
@@ -24,9 +27,22 @@ pub fn work(parts: &Arc<Parts>, call: &Arc<Call>, turn: Turn) {
     match turn {
         Turn::Run(_) => {}
         Turn::Expired(_) => {
-            parts.metrics.expired_in_queue.inc();
-            let reason = "the deadline passed in the queue of this leaf";
-            parts.settle_open(call, &[], |index| reply::unanswered(index, node, Outcome::TimedOut, reason));
+            let make = |index| reply::unanswered(index, node, Outcome::TimedOut, EXPIRED);
+            if parts.settle_open(call, &[], make) > 0 && !call.begun() {
+                parts.metrics.expired_in_queue.inc();
+            }
+            return;
+        }
+        Turn::Shed(waited) => {
+            // Another thread may have begun with it: then only its help is not needed.
+            if !call.begun() {
+                let reason = format!("it waited {waited:?} in the queue of this leaf, which stands");
+                let make = |index| reply::unanswered(index, node, Outcome::Shed, reason.as_str());
+                if parts.settle_open(call, &[], make) > 0 {
+                    parts.metrics.shed.inc();
+                    parts.metrics.refused.with_label_values(&["waited"]).inc();
+                }
+            }
             return;
         }
         Turn::Closed => {
@@ -36,7 +52,10 @@ pub fn work(parts: &Arc<Parts>, call: &Arc<Call>, turn: Turn) {
             return;
         }
     }
-    let queued = call.begun();
+    let (queued, action) = call.begin();
+    if let Some(tied) = &call.tied {
+        parts.tied(call, tied, action);
+    }
     parts.metrics.queue_wait.observe(queued.as_secs_f64());
     let _same_trace = call.span.enter();
     while let Some(target) = call.next_target() {
@@ -61,7 +80,7 @@ fn search_one(parts: &Arc<Parts>, call: &Arc<Call>, target: &Target) {
     if let Some(since) = call.since_stopped().filter(|_| target.stop.now()) {
         parts.metrics.work_after_cancel.observe(since.min(took).as_micros() as f64);
     } else if result.failure.is_none() {
-        parts.executor.times().record(took);
+        parts.executor.times().record(Class::of(&call.request), took);
     }
     parts.metrics.service.observe(took.as_secs_f64());
     let mut settled = judged(parts, call, target, result);

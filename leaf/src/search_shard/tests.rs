@@ -8,6 +8,7 @@ use roaring::RoaringBitmap;
 use super::{path::Small, *};
 use crate::testing::{self, Row};
 
+mod cancel;
 mod oracle;
 mod random;
 

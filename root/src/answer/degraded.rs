@@ -7,7 +7,7 @@
 //! | word | cause |
 //! |---|---|
 //! | `partial` | documents of some shard are missing, or it kept fewer hits than asked |
-//! | `snippets_skipped` | phase two left hits without a summary |
+//! | `snippets_skipped` | phase two left hits without a summary, or made no snippets because of load |
 //! | `version_skew` | a shard answered from another version than the pinned one |
 //! | `soft_timeout` | a shard stopped at its time share, or waiting for stragglers ended before the deadline |
 //! | `expansion_truncated` | a prefix, wildcard or fuzzy word stands for more terms than were searched |
@@ -32,6 +32,8 @@ pub struct Signs<'a> {
     pub fetch: Fetch,
     /// An expansion at the root was cut.
     pub truncated: bool,
+    /// No snippets were made, because of load.
+    pub spared: bool,
     /// The pinned version.
     pub pinned: Version,
 }
@@ -48,7 +50,7 @@ pub fn reasons(signs: &Signs<'_>) -> Vec<&'static str> {
     });
     let all = [
         ("partial", !coverage.missing.is_empty() || cut(&[Cut::Hits])),
-        ("snippets_skipped", signs.fetch.filled < signs.fetch.wanted),
+        ("snippets_skipped", signs.spared || signs.fetch.filled < signs.fetch.wanted),
         ("version_skew", skew),
         ("soft_timeout", cut(&[Cut::Deadline, Cut::Anytime]) || stopped_early),
         ("expansion_truncated", signs.truncated || cut(&[Cut::Expansion])),
@@ -76,7 +78,7 @@ mod tests {
 
     fn words(outcome: Outcome, gathered: &Gathered, fetch: Fetch, truncated: bool) -> Vec<&'static str> {
         let coverage = coverage(outcome);
-        reasons(&Signs { gathered, coverage: &coverage, fetch, truncated, pinned: Version(3) })
+        reasons(&Signs { gathered, coverage: &coverage, fetch, truncated, spared: false, pinned: Version(3) })
     }
 
     #[test]
@@ -92,6 +94,21 @@ mod tests {
         assert_eq!(words(Outcome::TimedOut, &none, full, false), ["partial"]);
         let empty = Fetch { wanted: 3, filled: 2 };
         assert_eq!(words(answered(10, Cut::None), &none, empty, false), ["snippets_skipped"]);
+    }
+
+    #[test]
+    fn snippets_that_were_spared_are_told() {
+        let coverage = coverage(Outcome::Answered { searched: 10, pruned: 0, cut: Cut::None });
+        let (gathered, fetch) = (Gathered::default(), Fetch { wanted: 1, filled: 1 });
+        let signs = Signs {
+            gathered: &gathered,
+            coverage: &coverage,
+            fetch,
+            truncated: false,
+            spared: true,
+            pinned: Version(3),
+        };
+        assert_eq!(reasons(&signs), ["snippets_skipped"]);
     }
 
     #[test]

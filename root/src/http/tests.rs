@@ -177,15 +177,22 @@ async fn bad_input_is_400_naming_field_and_limit() {
 async fn what_is_not_enabled_says_so() {
     let tree = tree(1, 3, RootConfig::default());
     for parameter in
-        ["min_offset=3:17", "mode=vector", "mode=hybrid", "hedge=auto", "hedge=factor:3", "version=6"]
+        ["min_offset=3:17", "mode=vector", "mode=hybrid", "hedge=tied", "hedge=factor:3", "version=6"]
     {
         let (response, error) = get(&tree, &format!("/v1/web/search?q=a&{parameter}")).await;
         assert_eq!(response.status(), 400);
         assert_eq!(error["error"]["code"], "FAILED_PRECONDITION", "{parameter}: {error}");
         assert_eq!(error["error"]["field"], parameter.split('=').next().unwrap());
     }
-    for parameter in ["freshness=base", "mode=text", "hedge=off", "version=7", "session=u1", "priority=batch"]
-    {
+    for parameter in [
+        "freshness=base",
+        "mode=text",
+        "hedge=off",
+        "hedge=auto",
+        "version=7",
+        "session=u1",
+        "priority=batch",
+    ] {
         let (response, answer) = get(&tree, &format!("/v1/web/search?q=rust&{parameter}")).await;
         assert_eq!(response.status(), 200, "{parameter}: {answer}");
     }

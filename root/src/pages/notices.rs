@@ -66,6 +66,10 @@ pub fn list(answer: &Answer) -> Vec<String> {
             "partial" | "soft_timeout" if !covered.is_empty() => continue,
             "partial" => "A part of the results is missing.".to_owned(),
             "soft_timeout" => "The search stopped early to answer in time.".to_owned(),
+            "snippets_skipped" if fetch.filled >= fetch.wanted => {
+                "The results are shown without extracts, because many people are searching right now."
+                    .to_owned()
+            }
             "snippets_skipped" => format!(
                 "{} of {} results are shown without their text, which did not arrive in time.",
                 fetch.wanted - fetch.filled.min(fetch.wanted),

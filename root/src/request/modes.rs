@@ -1,7 +1,8 @@
 //! Parameters that are one word out of few. An unknown word is answered with the known ones.
 
+use canopy_aggregator::hedge::HedgeMode;
 use canopy_common::{error::Failure, request::Priority};
-use canopy_proto::v1::{self, completion, hedge_mode};
+use canopy_proto::v1::{self, completion};
 
 use super::not_enabled;
 
@@ -63,16 +64,20 @@ pub fn completion(word: &str, shards: usize) -> Result<v1::Completion, Failure> 
     }
 }
 
-/// Only `off` until hedging is built; the other words are known and refused as such.
-pub fn hedge(word: &str) -> Result<v1::HedgeMode, Failure> {
-    let known = ["auto", "delay", "quantile", "tied", "factor"];
-    match word.split(':').next().unwrap_or_default() {
-        "" | "off" => Ok(v1::HedgeMode { mode: hedge_mode::Mode::Off as i32, value: 0.0 }),
-        name if known.contains(&name) => {
-            Err(not_enabled("hedge", "hedging is not enabled here; use hedge=off or leave it out"))
-        }
-        other => Err(unknown("hedge", other, "off, auto, delay:MS, quantile:P, tied, factor:N")),
+/// How the search hedges; `None`: as the tree is configured. Modes that multiply the load are refused unless operators'
+/// parameters are enabled.
+pub fn hedge(word: &str, operators: bool) -> Result<Option<v1::HedgeMode>, Failure> {
+    if word.is_empty() {
+        return Ok(None);
     }
+    let mode: HedgeMode = word.parse().map_err(|why: String| Failure::invalid("hedge", why))?;
+    if mode.for_operators() && !operators {
+        let message = format!(
+            "hedge {mode} is for operators; set operator_parameters in [root], or use hedge=auto or hedge=off"
+        );
+        return Err(not_enabled("hedge", &message));
+    }
+    Ok(Some(mode.to_wire()))
 }
 
 #[cfg(test)]
@@ -89,8 +94,13 @@ mod tests {
             ["", "all", "adaptive", "all_but:0", "all_but:3"].iter().all(|word| completion(word, 4).is_ok())
         );
         assert_eq!(completion("all_but:2", 4).unwrap().all_but, 2);
-        for word in ["auto", "delay:5", "quantile:0.95", "tied", "factor:2"] {
-            assert_eq!(hedge(word).unwrap_err().class, ErrorClass::FailedPrecondition, "{word}");
+        assert_eq!(hedge("", false), Ok(None));
+        for word in ["off", "auto"] {
+            assert_eq!(hedge(word, false), Ok(Some(word.parse::<HedgeMode>().unwrap().to_wire())), "{word}");
+        }
+        for word in ["delay:5", "quantile:0.95", "tied", "factor:2"] {
+            assert_eq!(hedge(word, false).unwrap_err().class, ErrorClass::FailedPrecondition, "{word}");
+            assert_eq!(hedge(word, true), Ok(Some(word.parse::<HedgeMode>().unwrap().to_wire())), "{word}");
         }
     }
 
@@ -100,7 +110,9 @@ mod tests {
         for word in ["all_but:", "all_but:4", "all_but:-1", "most", "all:1"] {
             assert_eq!(completion(word, 4).unwrap_err().field.as_deref(), Some("completion"), "{word}");
         }
-        assert_eq!(hedge("fast").unwrap_err().class, ErrorClass::InvalidArgument);
+        for word in ["fast", "delay", "delay:0", "quantile:2", "factor:9"] {
+            assert_eq!(hedge(word, true).unwrap_err().class, ErrorClass::InvalidArgument, "{word}");
+        }
         let long = priority(&"é".repeat(5000)).unwrap_err().message;
         assert!(long.len() < 300);
     }

@@ -1,0 +1,92 @@
+//! The replicas of a branch as they are at one instant.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use super::{Candidate, Choosing, zone};
+use crate::{
+    breaker::{
+        probation::{Others, Verdict},
+        standing::Member,
+    },
+    load::{Load, Loads, Seen, typical},
+    plan::Through,
+};
+
+/// All replicas of a branch; indexes are the branch's.
+pub(super) struct Set {
+    pub(super) loads: Vec<Arc<Load>>,
+    seen: Vec<Seen>,
+    tried: Vec<bool>,
+    typical: Option<f64>,
+}
+
+impl Set {
+    pub(super) fn see(loads: &Loads, choosing: &Choosing<'_>, now: Instant) -> Self {
+        let known = choosing.candidates.len().min(usize::from(u16::MAX));
+        let tried: Vec<bool> = (0..known as u16).map(|at| choosing.tried.contains(&at)).collect();
+        let left = tried.iter().filter(|tried| !**tried).count();
+        let loads: Vec<Arc<Load>> = choosing.candidates[..known].iter().map(|node| loads.of(node)).collect();
+        let seen = loads.iter().zip(&tried);
+        let seen = seen.map(|(load, tried)| if *tried { load.seen(now) } else { load.stands(left, now) });
+        let seen: Vec<Seen> = seen.collect();
+        let typical = typical(seen.iter().map(|seen| &seen.reading));
+        Self { loads, seen, tried, typical }
+    }
+
+    /// Judges those of whom a window of answers is full against the others.
+    pub(super) fn review(&self, now: Instant) {
+        for at in (0..self.seen.len()).filter(|at| self.seen[*at].due) {
+            let others = || (0..self.seen.len()).filter(|other| *other != at).map(|other| &self.seen[other]);
+            let readings = others().filter(|seen| seen.ejected.is_none()).map(|seen| &seen.reading);
+            let others = typical(readings.clone()).map(|response| {
+                let queued = readings.filter(|reading| reading.wait + reading.penalty > response / 2.0);
+                Others { response, calm: queued.count() == 0 }
+            });
+            match self.loads[at].review(others, now) {
+                Verdict::Stays => {}
+                verdict => tracing::info!(?verdict, replica = at, "probation of a slow replica"),
+            }
+        }
+    }
+
+    pub(super) fn members(&self) -> Vec<Member> {
+        let member = |(seen, tried): (&Seen, &bool)| Member {
+            tried: *tried,
+            ejected: seen.ejected,
+            cost: seen.reading.cost(seen.own, self.typical),
+        };
+        self.seen.iter().zip(&self.tried).map(member).collect()
+    }
+
+    pub(super) fn candidate(&self, at: usize, choosing: &Choosing<'_>, zone: Option<&str>) -> Candidate {
+        let (seen, node) = (&self.seen[at], &choosing.candidates[at]);
+        Candidate {
+            at: at as u16,
+            own: seen.own,
+            pressure: f64::from(seen.own) + seen.reading.others,
+            cost: seen.reading.cost(seen.own, self.typical),
+            expected: seen.reading.expected(seen.own, self.typical),
+            idle: seen.reading.idle(self.typical),
+            rank: match choosing.key {
+                Some(key) if choosing.through == Through::Leaf => xxh3_64_with_seed(node.0.as_bytes(), key),
+                _ => u64::MAX - at as u64,
+            },
+            turn: seen.turn,
+            ramping: seen.ramping,
+            capped: seen.capped,
+            near: zone.is_none_or(|zone| zone::of(choosing.routing, node) == Some(zone)),
+        }
+    }
+
+    /// An ejected replica other than the chosen one that should get a copy of the call.
+    pub(super) fn shadow(&self, chosen: u16, now: Instant) -> Option<u16> {
+        let ejected = (0..self.seen.len()).filter(|at| self.seen[*at].ejected.is_some());
+        ejected
+            .filter(|at| *at != usize::from(chosen))
+            .find(|at| self.loads[*at].passed_over(now))
+            .map(|at| at as u16)
+    }
+}
