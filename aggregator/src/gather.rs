@@ -86,6 +86,8 @@ pub struct Gathered {
     pub tail: v1::TailReport,
     /// Timeline, when asked.
     pub spans: Vec<v1::Span>,
+    /// The attempts of this level, in the order sent.
+    pub steps: Vec<attempt::Step>,
     /// Every candidate of some branch was ejected; the least bad was tried.
     pub panic: bool,
 }

@@ -2,6 +2,7 @@
 
 pub mod config;
 pub mod corpus;
+pub mod explain_latency;
 pub mod index;
 pub mod lab;
 pub mod load;
@@ -47,6 +48,8 @@ pub enum Command {
     Leaf(roles::RoleArgs),
     /// One screen: every node, its shards and versions, its health
     Status(status::Args),
+    /// The critical path of a slow query
+    ExplainLatency(explain_latency::Args),
     /// Load a root and measure it, open loop by default
     Load(load::Args),
     /// Simulators: what the tail can be, and what it is
@@ -69,6 +72,7 @@ pub async fn run(line: Line) -> Result<()> {
         Command::Aggregator(args) => roles::one(args, canopy_topology::config::Role::Aggregator).await,
         Command::Leaf(args) => roles::one(args, canopy_topology::config::Role::Leaf).await,
         Command::Status(args) => status::run(args).await,
+        Command::ExplainLatency(args) => explain_latency::run(args).await,
         Command::Load(args) => load::run(args).await,
         Command::Lab(command) => lab::run(command).await,
         Command::Config(command) => config::run(command),

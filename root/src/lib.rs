@@ -8,6 +8,7 @@ pub mod account;
 pub mod answer;
 pub mod canary;
 pub mod config;
+pub mod critical_path;
 pub mod cursors;
 pub mod error;
 pub mod fetch;

@@ -1,11 +1,13 @@
 //! What is kept of a query after its answer: slow ones with all their times in the ring behind `/debug/slow`, failed
 //! and partial ones as one log line per incident.
 
+use canopy_aggregator::gather::attempt::Step;
 use canopy_common::error::Classify;
 use serde_json::json;
 
 use crate::{
     answer::Answer,
+    critical_path,
     error::{Error, Result},
     search::{Asked, Root, Trail},
     timeline,
@@ -13,6 +15,8 @@ use crate::{
 
 /// Longest query text kept, characters.
 const TEXT: usize = 200;
+/// Attempts kept, those that ended last first.
+const ATTEMPTS: usize = 64;
 
 /// Records one query.
 pub fn keep(root: &Root, asked: &Asked, trail: &Trail, result: &Result<Answer>) {
@@ -29,6 +33,9 @@ pub fn keep(root: &Root, asked: &Asked, trail: &Trail, result: &Result<Answer>) 
     };
     let corpus = root.versions.corpus(&asked.request.corpus).ok();
     let shards = corpus.as_ref().map(|corpus| timeline::shards(&corpus.shards, &trail.gathered));
+    let mut steps: Vec<&Step> = trail.gathered.steps.iter().collect();
+    steps.sort_by_key(|step| std::cmp::Reverse(step.end_us()));
+    let steps = steps.into_iter();
     let text = if asked.request.q.is_empty() { &asked.request.query_json } else { &asked.request.q };
     root.slow.push(json!({
         "query_id": asked.query.to_string(),
@@ -42,7 +49,8 @@ pub fn keep(root: &Root, asked: &Asked, trail: &Trail, result: &Result<Answer>) 
         "coverage": report,
         "phases": trail.timeline.phases(),
         "shards": shards,
-        "spans": timeline::trace(&root.node, &trail.timeline, &trail.gathered)["spans"],
+        "critical_path": critical_path::of(&trail.timeline, &trail.gathered, (took_ms * 1000.0).round() as u64),
+        "attempts": steps.take(ATTEMPTS).map(Step::record).collect::<Vec<_>>(),
     }));
 }
 

@@ -42,6 +42,11 @@ impl Timeline {
         self.phases.iter().map(|(phase, _, duration)| (*phase, *duration as f64 / 1e6))
     }
 
+    /// (phase, microseconds).
+    pub fn micros(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        self.phases.iter().map(|(phase, _, duration)| (*phase, *duration))
+    }
+
     /// The phases as JSON.
     pub fn phases(&self) -> Value {
         let one = |(name, start, duration): &(&str, u64, u64)| json!({ "name": name, "start_us": start, "duration_us": duration });

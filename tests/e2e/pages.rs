@@ -105,6 +105,10 @@ fn slow_queries_leave_their_times_at_every_level() {
         let phases = record["phases"].as_array().into_iter().flatten();
         let sum: f64 = phases.filter_map(|phase| phase["duration_us"].as_f64()).sum();
         assert!((sum - took).abs() <= took * 0.05 + 200.0, "phases of {sum} us, the query took {took} us");
+        let path = record["critical_path"].as_array().cloned().unwrap_or_default();
+        let sum: f64 = path.iter().filter_map(|part| part["us"].as_f64()).sum();
+        assert!((sum - took).abs() <= took * 0.05, "a critical path of {sum} us, the query took {took} us");
+        assert!(path.iter().any(|part| part["part"] == "searching"), "{path:?}");
         assert_eq!(record["shards"].as_array().map(Vec::len), Some(8));
         let mut leaves = 0;
         for leaf in 0..4 {

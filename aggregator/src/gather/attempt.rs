@@ -172,6 +172,22 @@ impl Attempt {
         true
     }
 
+    /// What is kept of it, times relative to `arrival`.
+    pub fn step(&self, arrival: Instant) -> Step {
+        let micros = |time: Duration| time.as_micros() as u64;
+        let until = self.ended.unwrap_or_else(Instant::now);
+        Step {
+            node: self.node.clone(),
+            attempt: self.id,
+            kind: self.kind.as_str(),
+            fate: self.fate,
+            shard: self.shards.first().copied().unwrap_or_default(),
+            shards: self.shards.len(),
+            start_us: micros(self.sent.saturating_duration_since(arrival)),
+            duration_us: micros(until.saturating_duration_since(self.sent)),
+        }
+    }
+
     /// Its line on the timeline, times relative to `arrival`.
     pub fn span(&self, this: &NodeId, arrival: Instant, shard: &str) -> v1::Span {
         let micros = |time: Duration| time.as_micros() as u64;
@@ -186,6 +202,49 @@ impl Attempt {
             fate: self.fate.as_str().to_owned(),
             children: self.spans.clone(),
         }
+    }
+}
+
+/// What is kept of an attempt after its search, for whoever asks why it was slow. Times are microseconds since the
+/// search began at this node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// Whom it asked.
+    pub node: NodeId,
+    /// Its id.
+    pub attempt: u64,
+    /// Why it was sent, in the timeline's word.
+    pub kind: &'static str,
+    /// How it ended.
+    pub fate: Fate,
+    /// The first shard asked, as index in the request's shards.
+    pub shard: u32,
+    /// How many were asked.
+    pub shards: usize,
+    /// When it was sent.
+    pub start_us: u64,
+    /// How long it ran.
+    pub duration_us: u64,
+}
+
+impl Step {
+    /// When it ended.
+    pub fn end_us(&self) -> u64 {
+        self.start_us.saturating_add(self.duration_us)
+    }
+
+    /// As JSON.
+    pub fn record(&self) -> serde_json::Value {
+        let millis = |us: u64| us as f64 / 1000.0;
+        serde_json::json!({
+            "node": self.node.to_string(),
+            "attempt": self.attempt.to_string(),
+            "shards": self.shards,
+            "start_ms": millis(self.start_us),
+            "took_ms": millis(self.duration_us),
+            "kind": self.kind,
+            "fate": self.fate.as_str(),
+        })
     }
 }
 

@@ -74,12 +74,23 @@ impl Run {
         self.close(decision);
         self.timeline();
         let hits = self.merge.take();
+        let arrival = self.schedule.arrival;
+        let steps = self.attempts.iter().map(|attempt| attempt.step(arrival)).collect();
         let Self { ledger, engine, tail, spans, .. } = self;
         let (shards, children) = ledger.into_replies();
         for shard in &shards {
             engine.metrics.settled(&convert::outcome(shard));
         }
-        Gathered { hits, shards, children, decision: Some(decision), panic: tail.panics > 0, tail, spans }
+        Gathered {
+            hits,
+            shards,
+            children,
+            decision: Some(decision),
+            panic: tail.panics > 0,
+            tail,
+            spans,
+            steps,
+        }
     }
 
     /// What was settled since the last batch, for the level above. With a decision it is the last batch.
@@ -116,27 +127,15 @@ impl Run {
 
     /// For the list of slow queries: what was asked of whom, and what became of it.
     pub fn record(&self, decision: Decision) -> serde_json::Value {
-        let millis = |time: Duration| time.as_micros() as f64 / 1000.0;
-        let attempts = self.attempts.iter().take(RECORDED).map(|attempt| {
-            let ended = attempt.ended.unwrap_or(attempt.sent);
-            serde_json::json!({
-                "node": attempt.node.to_string(),
-                "attempt": attempt.id,
-                "shards": attempt.shards.len(),
-                "start_ms": millis(attempt.sent.saturating_duration_since(self.schedule.arrival)),
-                "took_ms": millis(ended.saturating_duration_since(attempt.sent)),
-                "kind": attempt.kind.as_str(),
-                "fate": attempt.fate.as_str(),
-            })
-        });
+        let steps = self.attempts.iter().take(RECORDED).map(|attempt| attempt.step(self.schedule.arrival));
         serde_json::json!({
             "query_id": self.context.query.to_string(),
-            "took_ms": millis(self.took()),
+            "took_ms": self.took().as_micros() as f64 / 1000.0,
             "level": self.request.level,
             "shards": self.request.shards.len(),
             "answered": self.ledger.progress().answered,
             "decision": decision.as_str(),
-            "attempts": attempts.collect::<Vec<_>>(),
+            "attempts": steps.map(|step| step.record()).collect::<Vec<_>>(),
         })
     }
 }
