@@ -19,6 +19,7 @@ mod harvest;
 mod hedging;
 pub mod ledger;
 mod losers;
+mod narrow;
 pub mod retry;
 pub(crate) mod run;
 pub mod schedule;
@@ -131,7 +132,7 @@ impl Gatherer {
         routing: &Arc<RoutingSnapshot>,
         request: Arc<v1::SearchRequest>,
     ) -> Gathered {
-        let mut run = run::Run::new(self.clone(), context.clone(), routing.clone(), request);
+        let mut run = run::Run::whole(self.clone(), context.clone(), routing.clone(), request);
         let decision = run.finish().await;
         run.into_gathered(decision)
     }

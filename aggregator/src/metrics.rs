@@ -20,6 +20,8 @@ pub struct GatherMetrics {
     pub malformed: IntCounter,
     /// Replies refused because the query's merge was full.
     pub over_memory: IntCounter,
+    /// Branches that were asked again for more hits.
+    pub widened: IntCounter,
     /// Items that a fetch was asked for.
     pub fetch_wanted: IntCounter,
     /// Items that it filled.
@@ -49,6 +51,7 @@ impl GatherMetrics {
             decisions: DECISIONS.map(|word| decisions.with_label_values(&[word])),
             malformed: counter("malformed_replies_total", "replies that broke the contract"),
             over_memory: counter("merge_refused_total", "replies refused because the merge was full"),
+            widened: counter("widened_total", "branches asked again, because they may hold more of the page"),
             fetch_wanted: counter("fetch_wanted_total", "hits whose fields were wanted"),
             fetch_filled: counter("fetch_filled_total", "hits whose fields came"),
             latency: metrics::latency(registry, &name("gather_seconds"), "time from plan to decision"),

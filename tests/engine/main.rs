@@ -12,6 +12,7 @@ mod hedge_auto;
 mod levels;
 mod lies;
 mod memory;
+mod narrow;
 mod pick;
 mod retry;
 mod service;

@@ -31,7 +31,10 @@ pub fn coverage(request: &v1::SearchRequest, gathered: &Gathered) -> Coverage {
 pub fn check(corpus: &ModelCorpus, request: &v1::SearchRequest, gathered: &Gathered) -> Coverage {
     assert_eq!(gathered.shards.len(), request.shards.len());
     let wanted = expected(corpus, request, &gathered.shards);
-    assert_eq!(places(&gathered.hits), places(&wanted));
+    // Where a branch could not be asked again for more hits, it says so, and the page is what came.
+    if gathered.shards.iter().all(|reply| reply.cut != v1::Cut::Hits as i32) {
+        assert_eq!(places(&gathered.hits), places(&wanted));
+    }
     for (index, reply) in gathered.shards.iter().enumerate() {
         assert_eq!(reply.shard as usize, index);
         let answered = reply.outcome == v1::Outcome::Answered as i32;

@@ -69,6 +69,8 @@ pub enum Kind {
     Tied,
     /// The one before failed.
     Retry(Retry),
+    /// The one before was asked for fewer hits than it may hold of the page.
+    More,
 }
 
 impl Kind {
@@ -80,6 +82,7 @@ impl Kind {
             Self::Copy => "copy",
             Self::Tied => "tied",
             Self::Retry(_) => "retry",
+            Self::More => "more",
         }
     }
 

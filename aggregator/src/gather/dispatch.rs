@@ -75,8 +75,8 @@ impl Run {
         }
     }
 
-    /// Plans and sends the first attempts.
-    pub(super) fn begin(&mut self) {
+    /// Turns shards into branches; settles those that nobody holds.
+    pub(super) fn plan(&mut self) {
         let plan = plan::plan(&self.routing, &self.request, &self.engine.config, &self.engine.node);
         self.template.epoch = self.routing.epoch.0;
         let version = self.request.version;
@@ -84,6 +84,10 @@ impl Run {
             self.ledger.give_up(shard, || missing(shard, version, &Outcome::Unavailable, "", reason));
         }
         self.branches = plan.branches;
+    }
+
+    /// Sends the first attempts.
+    pub(super) fn begin(&mut self) {
         self.prepare_hedges();
         for branch in 0..self.branches.len() {
             self.open(branch);
@@ -166,7 +170,7 @@ impl Run {
         let budget = deadline.instant().saturating_duration_since(sent);
         let request = v1::SearchRequest {
             attempt_id: id,
-            shards: shards.iter().map(|shard| self.request.shards[*shard as usize].clone()).collect(),
+            shards: shards.iter().map(|shard| self.asked(*shard, branch, kind)).collect(),
             remaining_us: budget.as_micros() as u64,
             tie: tie.map(|tie| v1::Tie { start_us: since, ..tie }),
             ..self.template.clone()
@@ -205,6 +209,13 @@ impl Run {
             node,
         });
         index
+    }
+
+    /// A shard as it is asked: for no more hits than can matter, unless these were too few.
+    fn asked(&self, shard: u32, branch: usize, kind: Kind) -> v1::ShardRequest {
+        let asked = self.request.shards[shard as usize].clone();
+        let most = if kind == Kind::More { u32::MAX } else { self.narrow.of(branch) };
+        v1::ShardRequest { k: asked.k.min(most), ..asked }
     }
 
     /// The last resort for a subtree whose aggregators can't be reached: ask its leaves from here. More calls than

@@ -170,6 +170,16 @@ impl Ledger {
         }
     }
 
+    /// Says of an answer that was taken whole that something of it was cut after all.
+    pub fn cut(&mut self, shard: u32, cut: v1::Cut) {
+        if let Some(reply) = &mut self.line_mut(shard).held
+            && answered(reply)
+            && reply.cut == v1::Cut::None as i32
+        {
+            reply.cut = cut as i32;
+        }
+    }
+
     fn settle(&mut self, shard: u32) {
         let line = &mut self.lines[shard as usize];
         line.settled = true;

@@ -24,6 +24,7 @@ use super::{
     event::Event,
     hedging::Hedges,
     ledger::Ledger,
+    narrow::Narrow,
     schedule::Schedule,
 };
 use crate::{merge::HitMerge, plan::Branch};
@@ -54,6 +55,7 @@ pub struct Run {
     pub(super) tail: v1::TailReport,
     pub(super) spans: Vec<v1::Span>,
     pub(super) hits_this_turn: usize,
+    pub(super) narrow: Narrow,
     pub(super) hedges: Hedges,
     /// Attempts numbered so far.
     pub(super) numbered: u64,
@@ -65,8 +67,32 @@ pub struct Run {
 }
 
 impl Run {
-    /// Plans and sends the first attempts.
+    /// Plans and sends the first attempts of a search whose result is passed on in batches.
     pub fn new(
+        engine: Arc<Gatherer>,
+        context: RequestContext,
+        routing: Arc<RoutingSnapshot>,
+        request: Arc<v1::SearchRequest>,
+    ) -> Self {
+        let mut run = Self::planned(engine, context, routing, request);
+        run.begin();
+        run
+    }
+
+    /// Plans and sends the first attempts of a search whose result is taken whole.
+    pub fn whole(
+        engine: Arc<Gatherer>,
+        context: RequestContext,
+        routing: Arc<RoutingSnapshot>,
+        request: Arc<v1::SearchRequest>,
+    ) -> Self {
+        let mut run = Self::planned(engine, context, routing, request);
+        run.narrow();
+        run.begin();
+        run
+    }
+
+    fn planned(
         engine: Arc<Gatherer>,
         context: RequestContext,
         routing: Arc<RoutingSnapshot>,
@@ -100,10 +126,11 @@ impl Run {
             tail: v1::TailReport::default(),
             spans: Vec::new(),
             hits_this_turn: 0,
+            narrow: Narrow::default(),
             withdrawals: None,
             flush_at: None,
         };
-        run.begin();
+        run.plan();
         run
     }
 
@@ -116,7 +143,7 @@ impl Run {
     pub async fn finish(&mut self) -> Decision {
         loop {
             if let Some(decision) = self.advance(None).await {
-                return decision;
+                return self.widen(decision).await;
             }
         }
     }
@@ -159,7 +186,7 @@ impl Run {
         }
     }
 
-    async fn next(&mut self, wake: Instant) -> Event {
+    pub(super) async fn next(&mut self, wake: Instant) -> Event {
         if self.timer.deadline() != wake {
             self.timer.as_mut().reset(wake);
         }
@@ -188,7 +215,7 @@ impl Run {
         Some(Event::Call(call, say(said)))
     }
 
-    fn handle(&mut self, event: Event) {
+    pub(super) fn handle(&mut self, event: Event) {
         match event {
             Event::Call(call, Said::Reply(reply)) => {
                 if self.replied(call.attempt, *reply) {

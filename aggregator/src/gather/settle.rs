@@ -43,6 +43,10 @@ impl Run {
             return false;
         }
         self.reported(index, &mut reply);
+        if self.attempts[index].kind == Kind::More {
+            return self.widened(index, reply);
+        }
+        self.filled(index, &reply);
         let full = self.merge.bytes() + self.ledger.bytes() > self.engine.config.merge_memory.0 as usize;
         let mut accepted = vec![Accepted::Late; self.attempts[index].shards.len()];
         let mut refused = Vec::new();

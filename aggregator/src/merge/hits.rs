@@ -81,6 +81,12 @@ impl HitMerge {
         }
     }
 
+    /// Whether a hit at `place` is before the last of the page, so that others behind it may be, too.
+    pub fn beats_the_last(&mut self, at: (&SortKey, u32)) -> bool {
+        self.trim();
+        self.floor.as_ref().is_none_or(|floor| place(&self.order, at, (&floor.0, floor.1)).is_lt())
+    }
+
     /// Best first; empties the merge for the next batch.
     pub fn take(&mut self) -> Vec<v1::Hit> {
         self.trim();

@@ -1,0 +1,211 @@
+//! Fewer hits per branch. Of the k best hits of a query, a branch with a tenth of the documents holds about a tenth;
+//! asking each of a hundred branches for all k makes the root read a hundred times what it shows.
+//!
+//! Documents lie at random, so the number of the k best that one branch holds is binomial. A branch is asked for the
+//! smallest m that it exceeds, over all branches together, once in 10,000 queries (a normal approximation is wrong
+//! where it matters: for few hits on many branches it asks for half of what is needed). Rule: whoever sent as many hits
+//! as it was asked for, all of them better than the last of the page, may hold more: it is asked again for all k. So
+//! the page is exact, not probable. What could not be asked again in time is cut, and said so.
+//!
+//! Only where the result is taken whole (a level that passes batches on cannot know the page), and not with collapse,
+//! where hits behind each other are not counted one by one.
+
+use canopy_common::topk::SortKey;
+use canopy_proto::{convert, v1};
+use tokio::time::Instant;
+
+use super::{
+    Decision,
+    attempt::{Fate, Kind},
+    dispatch::Asking,
+    event::Event,
+    retry::History,
+    run::Run,
+};
+use crate::load::Ending;
+
+/// Queries that need a second round.
+const RARE: f64 = 1e-4;
+/// Beyond this the sum loses its digits, and a page of so many hits is no page.
+const K_MAX: u32 = 1000;
+/// A branch with more than this share of the documents is asked for everything.
+const SHARE_MAX: f64 = 0.5;
+
+/// A message that was as long as it may be: behind its last hit there may be more.
+struct Full {
+    branch: usize,
+    shards: Vec<u32>,
+    last: (SortKey, u32),
+}
+
+/// What one search asks of its branches, and what it may have missed.
+#[derive(Default)]
+pub(super) struct Narrow {
+    /// Hits asked of each branch; empty: all of them.
+    asked: Vec<u32>,
+    full: Vec<Full>,
+    /// Shards that were asked again and have not answered.
+    open: Vec<u32>,
+}
+
+impl Narrow {
+    /// Most hits a shard of the branch is asked for.
+    pub fn of(&self, branch: usize) -> u32 {
+        self.asked.get(branch).copied().unwrap_or(u32::MAX)
+    }
+}
+
+/// The smallest number of the `k` best that none of `branches` with `share` of the documents exceeds, but for one query in
+/// 10,000.
+pub fn enough(k: u32, branches: usize, share: f64) -> u32 {
+    let usable = share > 0.0 && share <= SHARE_MAX && k <= K_MAX;
+    if !usable || branches < 2 {
+        return k;
+    }
+    let odds = share / (1.0 - share);
+    let mut term = (f64::from(k) * (-share).ln_1p()).exp();
+    let mut below = term;
+    for m in 0..k {
+        if branches as f64 * (1.0 - below) <= RARE {
+            return m.max(1);
+        }
+        term *= odds * f64::from(k - m) / f64::from(m + 1);
+        below += term;
+    }
+    k
+}
+
+impl Run {
+    /// Once the branches are known, for a result that is taken whole.
+    pub(super) fn narrow(&mut self) {
+        let k = self.merge.k() as u32;
+        let total: u64 = self.request.shards.iter().fold(0, |sum, shard| sum.saturating_add(shard.documents));
+        if !self.request.collapse.is_empty() || total == 0 {
+            return;
+        }
+        let branches = self.branches.len();
+        let share = |shards: &[u32]| {
+            let own: u64 = shards.iter().map(|shard| self.request.shards[*shard as usize].documents).sum();
+            own as f64 / total as f64
+        };
+        let asked = self.branches.iter().map(|branch| enough(k, branches, share(&branch.shards)));
+        self.narrow.asked = asked.collect();
+    }
+
+    /// Notes a message that was as long as it may be.
+    pub(super) fn filled(&mut self, index: usize, reply: &v1::SearchReply) {
+        let attempt = &self.attempts[index];
+        let asked = self.narrow.of(attempt.branch);
+        if reply.hits.len() < asked as usize || asked as usize >= self.merge.k() {
+            return;
+        }
+        let Some(last) = reply.hits.last() else { return };
+        let shards = reply.shards.iter().map(|shard| attempt.shards[shard.shard as usize]).collect();
+        let last = (convert::sort_key(last), attempt.shards[last.shard as usize]);
+        self.narrow.full.push(Full { branch: attempt.branch, shards, last });
+    }
+
+    /// Asks again what may hold more of the page, and waits for it.
+    pub(super) async fn widen(&mut self, decision: Decision) -> Decision {
+        if decision == Decision::Cancelled || self.narrow.full.is_empty() {
+            return decision;
+        }
+        self.ask_for_more();
+        while self.asks_for_more() && Instant::now() < self.schedule.finish_at {
+            match self.next(self.schedule.finish_at).await {
+                Event::CallerGone => return Decision::Cancelled,
+                event => self.handle(event),
+            }
+        }
+        for shard in std::mem::take(&mut self.narrow.open) {
+            self.ledger.cut(shard, v1::Cut::Hits);
+        }
+        decision
+    }
+
+    fn ask_for_more(&mut self) {
+        let mut again: Vec<(usize, Vec<u32>)> = Vec::new();
+        for Full { branch, shards, last } in std::mem::take(&mut self.narrow.full) {
+            if !self.merge.beats_the_last((&last.0, last.1)) {
+                continue;
+            }
+            match again.iter_mut().find(|(known, _)| *known == branch) {
+                Some((_, known)) => known.extend(
+                    shards.iter().filter(|shard| !known.contains(shard)).copied().collect::<Vec<_>>(),
+                ),
+                None => again.push((branch, shards)),
+            }
+        }
+        for (branch, shards) in again {
+            self.engine.metrics.widened.inc();
+            self.narrow.open.extend(&shards);
+            self.dispatch(Asking {
+                branch,
+                shards,
+                history: History::default(),
+                kind: Kind::More,
+                tie: None,
+            });
+        }
+    }
+
+    fn asks_for_more(&self) -> bool {
+        let pending =
+            |attempt: &super::attempt::Attempt| attempt.kind == Kind::More && attempt.fate == Fate::Pending;
+        self.attempts.iter().any(pending)
+    }
+
+    /// Takes a message of an attempt that asked for more: its shards are settled, only its hits are new.
+    pub(super) fn widened(&mut self, index: usize, reply: v1::SearchReply) -> bool {
+        let wanted = self.request.version;
+        let attempt = &mut self.attempts[index];
+        for shard in &reply.shards {
+            attempt.replied[shard.shard as usize] = true;
+            attempt.waiting -= 1;
+            if shard.outcome == v1::Outcome::Answered as i32
+                && shard.cut == v1::Cut::None as i32
+                && shard.version == wanted
+            {
+                let asked = attempt.shards[shard.shard as usize];
+                self.narrow.open.retain(|open| *open != asked);
+            }
+        }
+        for mut hit in reply.hits {
+            hit.shard = attempt.shards[hit.shard as usize];
+            self.merge.push(hit);
+        }
+        if self.attempts[index].waiting == 0 {
+            self.attempts[index].told(Ending::Answered);
+            self.end(index, Fate::Won);
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_branch_is_asked_for_as_many_as_can_matter() {
+        // Computed from the binomial distribution: k, branches, enough.
+        for (k, branches, expected) in [
+            (10, 10, 6),
+            (10, 100, 4),
+            (100, 10, 25),
+            (100, 100, 8),
+            (1000, 100, 28),
+            (10, 2, 10),
+            (1, 100, 1),
+            (10, 1, 10),
+            (1001, 100, 1001),
+        ] {
+            assert_eq!(enough(k, branches, 1.0 / branches as f64), expected, "{k} of {branches}");
+        }
+        assert_eq!(enough(0, 100, 0.01), 0);
+        for share in [0.0, -1.0, f64::NAN, 0.6, 1.0] {
+            assert_eq!(enough(10, 100, share), 10);
+        }
+        assert!((1..=1000).all(|k| (2..200).all(|branches| enough(k, branches, 1.0 / branches as f64) <= k)));
+    }
+}
