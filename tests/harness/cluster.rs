@@ -42,12 +42,9 @@ impl Shape {
 
     /// Nodes and placements for corpora of so many shards: shard i is on leaves i, i + 1, … Addresses are by `address`.
     pub fn topology(&self, corpora: &[(&str, u32)], mut address: impl FnMut() -> String) -> TopologyConfig {
-        let mut node = |id: String, role| NodeConfig {
-            id,
-            role,
-            address: address(),
-            admin: address(),
-            zone: String::new(),
+        let mut node = |id: String, role| {
+            let node = NodeConfig::at(id, role, address());
+            NodeConfig { admin: address(), ..node }
         };
         let mut nodes: Vec<NodeConfig> =
             (0..self.roots).map(|n| node(format!("root-{n}"), Role::Root)).collect();
