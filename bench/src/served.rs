@@ -93,7 +93,6 @@ impl Served {
 
     /// Ends the tree.
     pub async fn stop(self, patience: Duration) {
-        self.tree.drain.start();
-        let _ended_or_given_up = tokio::time::timeout(patience, self.tree.stop()).await;
+        let _ended_or_given_up = tokio::time::timeout(patience, self.tree.stop(Duration::ZERO)).await;
     }
 }
