@@ -63,8 +63,8 @@ impl Shape {
 
     /// Configuration of the whole tree.
     pub fn config(&self, corpora: &[(&str, u32)]) -> Config {
-        let mut config = Config::default();
-        config.topology = self.topology(corpora, || "127.0.0.1:0".to_owned());
+        let topology = self.topology(corpora, || "127.0.0.1:0".to_owned());
+        let mut config = Config { topology, ..Config::default() };
         config.root.probe_interval = Time::ms(100);
         if self.aggregators > 0 {
             config.gather.fanout_max = 4;

@@ -46,7 +46,7 @@ async fn a_closed_connection_stops_its_query() {
 async fn heads_that_can_not_be_read_are_refused_in_json_too() {
     let tree = tree(1, 10, RootConfig::default());
     let (listener, _serving) = bound(&tree);
-    let headers: String = (0..150).map(|n| format!("h{n}: x\r\n")).collect();
+    let headers = "h: x\r\n".repeat(150);
     for (request, status, code) in [
         (
             format!("GET /v1/web/search?q={} HTTP/1.1\r\nhost: a\r\n\r\n", "a".repeat(70_000)),
