@@ -5,14 +5,12 @@
 //! It is right for any subset of replies, none included: what is missing makes totals and facets lower bounds, never
 //! wrong numbers.
 
-pub mod causes;
 mod facets;
 mod hits;
 
 use canopy_common::coverage::{Cut, Outcome};
 use canopy_proto::{convert, v1};
 
-pub use causes::{Cause, causes};
 pub use facets::{Facet, facets};
 pub use hits::HitMerge;
 

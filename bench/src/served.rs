@@ -48,15 +48,8 @@ pub async fn build(dir: &Path, inputs: &[PathBuf], shards: u32) -> Result<Versio
 
 /// One root and `leaves` leaves that share the shards, one replica each; port 0 everywhere.
 pub fn flat(shards: u32, leaves: u32) -> TopologyConfig {
-    let node = |id: String, role| NodeConfig {
-        id,
-        role,
-        address: "127.0.0.1:0".to_owned(),
-        admin: "127.0.0.1:0".to_owned(),
-        zone: String::new(),
-    };
-    let mut nodes = vec![node("root-1".to_owned(), Role::Root)];
-    nodes.extend((1..=leaves).map(|n| node(format!("leaf-{n}"), Role::Leaf)));
+    let mut nodes = vec![NodeConfig::local("root-1", Role::Root)];
+    nodes.extend((1..=leaves).map(|n| NodeConfig::local(format!("leaf-{n}"), Role::Leaf)));
     let placements = (0..leaves)
         .map(|leaf| Placement {
             corpus: "web".to_owned(),
@@ -100,7 +93,6 @@ impl Served {
 
     /// Ends the tree.
     pub async fn stop(self, patience: Duration) {
-        self.tree.drain.start();
-        let _ended_or_given_up = tokio::time::timeout(patience, self.tree.stop()).await;
+        let _ended_or_given_up = tokio::time::timeout(patience, self.tree.stop(Duration::ZERO)).await;
     }
 }

@@ -51,7 +51,9 @@ impl Row {
     fn counted(mut self) -> Self {
         for (field, tokens) in &self.text {
             let counts = self.counts.entry(field).or_default();
-            tokens.iter().for_each(|(token, _)| *counts.entry(token.clone()).or_insert(0) += 1);
+            for (token, _) in tokens {
+                *counts.entry(token.clone()).or_insert(0) += 1;
+            }
         }
         self
     }
@@ -137,24 +139,36 @@ fn document(fields: &IndexSchema, row: &Row) -> TantivyDocument {
     document.add_f64(fields.static_rank, row.rank);
     for (name, tokens) in &row.text {
         let mut packed = Packed::default();
-        tokens.iter().for_each(|(token, position)| packed.push(token, *position));
+        for (token, position) in tokens {
+            packed.push(token, *position);
+        }
         document.add_text(fields.text_field(name).expect(name), packed.finish().0);
     }
     let field = |name: &str| fields.values[name].1;
     for (name, values) in &row.words {
-        values.iter().for_each(|value| document.add_text(field(name), value));
+        for value in values {
+            document.add_text(field(name), value);
+        }
     }
     for (name, values) in &row.i64s {
-        values.iter().for_each(|value| document.add_i64(field(name), *value));
+        for value in values {
+            document.add_i64(field(name), *value);
+        }
     }
     for (name, values) in &row.u64s {
-        values.iter().for_each(|value| document.add_u64(field(name), *value));
+        for value in values {
+            document.add_u64(field(name), *value);
+        }
     }
     for (name, values) in row.f64s.iter().filter(|(name, _)| **name != STATIC_RANK) {
-        values.iter().for_each(|value| document.add_f64(field(name), *value));
+        for value in values {
+            document.add_f64(field(name), *value);
+        }
     }
     for (name, values) in &row.bools {
-        values.iter().for_each(|value| document.add_bool(field(name), *value));
+        for value in values {
+            document.add_bool(field(name), *value);
+        }
     }
     if !row.attributes.is_empty() {
         document.add_object(field("attributes"), row.attributes.iter().cloned().collect());

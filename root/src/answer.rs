@@ -136,6 +136,16 @@ pub struct Warning {
     pub code: String,
     /// For people.
     pub message: String,
+    /// With `did_you_mean`: the whole query text as it may have been meant.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub query: String,
+}
+
+impl From<&crate::query::Warning> for Warning {
+    fn from(warning: &crate::query::Warning) -> Self {
+        let (code, message) = (warning.code.to_owned(), warning.message.clone());
+        Self { code, message, query: warning.query.clone() }
+    }
 }
 
 /// Versions that answered.

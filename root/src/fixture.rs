@@ -218,11 +218,13 @@ pub fn corpus(shards: u32, each: u64) -> CorpusState {
 pub fn manifest(path: &std::path::Path, shards: u32, each: u64) -> Manifest {
     let schema = Schema::web();
     let documents = u64::from(shards) * each;
-    let terms = ["canopy", "rust", "search", "tree"]
-        .map(|term| (statistics::key(SEARCH_FIELD, term), documents.max(1)));
+    let words = ["canopy", "rust", "search", "tree"];
+    let terms = words.map(|term| (statistics::key(SEARCH_FIELD, term), documents.max(1)));
+    let spellings = words.map(|term| Ok((statistics::key(term, term), 1)));
+    let spellings: Vec<statistics::Counts> = vec![Box::new(spellings.into_iter())];
     let tokens = BTreeMap::from([(SEARCH_FIELD.to_owned(), documents * 100)]);
     let terms: Vec<statistics::Counts> = vec![Box::new(terms.into_iter().map(Ok))];
-    let entry = statistics::write(path, documents.max(1), tokens, terms, vec![]).unwrap();
+    let entry = statistics::write(path, documents.max(1), tokens, terms, spellings).unwrap();
     let shard = |number| ShardEntry {
         shard: ShardId::new("main", number),
         documents: each,

@@ -2,7 +2,8 @@
 //! is pure and in [`crate::query`].
 //!
 //! A query with patterns walks the dictionary, up to a quarter of its deadline: that happens on a blocking thread, so
-//! that it holds up nobody else. All others take microseconds and stay where they are.
+//! that it holds up nobody else. So does looking for what a word that no document has may have meant. All others take
+//! microseconds and stay where they are.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use canopy_format::analysis::Analyzer;
 use canopy_proto::v1::QueryRequest;
 
 use crate::{
-    query::{self, Parsed, QueryContext, Source, dates, languages},
+    query::{self, Parsed, QueryContext, Source, dates, languages, suggest},
     versions::CorpusState,
 };
 
@@ -43,23 +44,32 @@ impl Reader {
             ));
         }
         if !walks_the_dictionary(request) {
-            return self.read_here(request, corpus, deadline, now_us);
+            let parsed = self.read_here(request, corpus, deadline, now_us)?;
+            if !parsed.unknown_word || request.q.is_empty() {
+                return Ok(parsed);
+            }
         }
         let (reader, request, corpus) = (self.clone(), request.clone(), corpus.clone());
-        let reading =
-            tokio::task::spawn_blocking(move || reader.read_here(&request, &corpus, deadline, now_us));
+        let reading = tokio::task::spawn_blocking(move || {
+            let mut parsed = reader.read_here(&request, &corpus, deadline, now_us)?;
+            if parsed.unknown_word && !request.q.is_empty() {
+                let context = reader.context(&request, &corpus, deadline, now_us)?;
+                parsed.warnings.extend(suggest::suggest(&request.q, &context));
+            }
+            Ok(parsed)
+        });
         reading.await.map_err(|_| Failure::new(ErrorClass::Internal, "the query could not be read"))?
     }
 
-    fn read_here(
-        &self,
-        request: &QueryRequest,
-        corpus: &CorpusState,
+    fn context<'a>(
+        &'a self,
+        request: &'a QueryRequest,
+        corpus: &'a CorpusState,
         deadline: Deadline,
         now_us: i64,
-    ) -> Result<Parsed, Failure> {
+    ) -> Result<QueryContext<'a>, Failure> {
         let manifest = &corpus.manifest;
-        let context = QueryContext {
+        Ok(QueryContext {
             schema: &manifest.schema,
             statistics: &corpus.statistics,
             analyzer: &self.analyzer,
@@ -74,7 +84,17 @@ impl Reader {
             time_zone: dates::time_zone(&request.tz)?,
             now_us,
             max_expansions: self.max_expansions,
-        };
+        })
+    }
+
+    fn read_here(
+        &self,
+        request: &QueryRequest,
+        corpus: &CorpusState,
+        deadline: Deadline,
+        now_us: i64,
+    ) -> Result<Parsed, Failure> {
+        let context = self.context(request, corpus, deadline, now_us)?;
         let source = if request.query_json.is_empty() {
             Source::Text(&request.q)
         } else {

@@ -12,7 +12,7 @@
 //!
 //! The steps of a lenient query, by file: [`lexer`] text to tokens, [`syntax`] tokens to a flat tree, [`lenient`] tree
 //! to clauses, [`words`] and [`expand`] words to terms that the corpus knows, [`clauses`] clauses to one message,
-//! [`frequencies`] the corpus numbers the message is scored with. [`strict`] reads the JSON form. [`filters`],
+//! [`frequencies`] the corpus numbers the message is scored with. [`suggest`] finds what a misspelt text may have meant. [`strict`] reads the JSON form. [`filters`],
 //! [`sort`], [`facets`] and [`fields`] read the other parameters; [`dates`], [`values`] and [`target`] type their
 //! values.
 //!
@@ -63,6 +63,7 @@ pub mod lenient;
 pub mod lexer;
 pub mod sort;
 pub mod strict;
+pub mod suggest;
 pub mod syntax;
 pub mod target;
 pub mod values;
@@ -126,6 +127,8 @@ pub struct Warning {
     pub code: &'static str,
     /// For people.
     pub message: String,
+    /// With `did_you_mean`: the whole text as it may have been meant; else empty.
+    pub query: String,
 }
 
 /// A query ready to be sent.
@@ -139,6 +142,8 @@ pub struct Parsed {
     pub warnings: Vec<Warning>,
     /// An expansion was cut by its limit or its time.
     pub expansion_truncated: bool,
+    /// A word that no document has was looked for: [`suggest::suggest`] may know a better one.
+    pub unknown_word: bool,
     /// The stemming languages that were used.
     pub languages: Vec<String>,
 }
@@ -192,6 +197,7 @@ pub fn parse(
         statistics: frequencies::of(&query, context.statistics),
         query,
         expansion_truncated: words.truncated(),
+        unknown_word: words.unknown(),
         languages: words.languages(),
         warnings: words.into_warnings(),
     })

@@ -150,9 +150,7 @@ impl Root {
         let parsed = self.reader.read(&asked.request, &corpus, context.deadline, now_us).await?;
         let nothing = parsed.finds_nothing();
         let truncated = parsed.expansion_truncated;
-        let warnings = parsed.warnings.iter();
-        let warnings =
-            warnings.map(|w| Warning { code: w.code.to_owned(), message: w.message.clone() }).collect();
+        let warnings = parsed.warnings.iter().map(Warning::from).collect();
         let request = Arc::new(plan::search(asked.query, &wanted, parsed, &corpus, &self.routing));
         trail.timeline.end("parse");
 

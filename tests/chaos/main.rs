@@ -7,5 +7,6 @@ mod gone;
 mod leave;
 mod load;
 mod loss;
+mod operators;
 mod quickstart;
 mod stage;

@@ -189,7 +189,7 @@ fn a_version_of_a_newer_format_is_refused_by_name() {
         let changes = [
             ("format", newer(&|json| json["format"] = json!(99))),
             (
-                "analysed by rules a99",
+                "built with analysis a99",
                 newer(&|json| {
                     json["analysis_id"] = json!("a99");
                     json["schema_id"] = json!(manifest.schema.id_under("a99"));

@@ -14,6 +14,7 @@ mod pages;
 mod paging;
 mod patterns;
 mod questions;
+mod sample;
 mod shapes;
 mod subsets;
 mod texts;

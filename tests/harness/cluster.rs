@@ -42,12 +42,9 @@ impl Shape {
 
     /// Nodes and placements for corpora of so many shards: shard i is on leaves i, i + 1, … Addresses are by `address`.
     pub fn topology(&self, corpora: &[(&str, u32)], mut address: impl FnMut() -> String) -> TopologyConfig {
-        let mut node = |id: String, role| NodeConfig {
-            id,
-            role,
-            address: address(),
-            admin: address(),
-            zone: String::new(),
+        let mut node = |id: String, role| {
+            let node = NodeConfig::at(id, role, address());
+            NodeConfig { admin: address(), ..node }
         };
         let mut nodes: Vec<NodeConfig> =
             (0..self.roots).map(|n| node(format!("root-{n}"), Role::Root)).collect();
@@ -66,8 +63,8 @@ impl Shape {
 
     /// Configuration of the whole tree.
     pub fn config(&self, corpora: &[(&str, u32)]) -> Config {
-        let mut config = Config::default();
-        config.topology = self.topology(corpora, || "127.0.0.1:0".to_owned());
+        let topology = self.topology(corpora, || "127.0.0.1:0".to_owned());
+        let mut config = Config { topology, ..Config::default() };
         config.root.probe_interval = Time::ms(100);
         if self.aggregators > 0 {
             config.gather.fanout_max = 4;

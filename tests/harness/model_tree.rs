@@ -78,7 +78,7 @@ pub fn deps(seed: u64) -> Deps {
 pub fn topology(corpus: &ModelCorpus, shape: &Shape) -> TopologyConfig {
     let node = |id: String, role| {
         let address = format!("{id}:7000");
-        NodeConfig { id, role, address, admin: String::new(), zone: String::new() }
+        NodeConfig::at(id, role, address)
     };
     let leaf = |number: usize| format!("leaf-{}", number % shape.leaves);
     let mut nodes = vec![node("root".to_owned(), Role::Root)];

@@ -157,7 +157,9 @@ fn sort(found: &mut [(&Document, f32)], by: &[v1::SortBy]) {
     found.sort_by(|a, b| {
         let mut order = if by.is_empty() { b.1.total_cmp(&a.1) } else { Ordering::Equal };
         for by in by {
-            order = order.then_with(|| values::directed(&place(*a, by), &place(*b, by), by.descending));
+            order = order.then_with(|| {
+                values::directed(place(*a, by).as_ref(), place(*b, by).as_ref(), by.descending)
+            });
         }
         order.then_with(|| a.0.hash.cmp(&b.0.hash))
     });

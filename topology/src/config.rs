@@ -66,6 +66,20 @@ pub struct NodeConfig {
     pub zone: String,
 }
 
+impl NodeConfig {
+    /// A node at `address`, without admin pages and zone.
+    pub fn at(id: impl Into<String>, role: Role, address: impl Into<String>) -> Self {
+        let (admin, zone) = Default::default();
+        Self { id: id.into(), role, address: address.into(), admin, zone }
+    }
+
+    /// A node of this process on free ports of the loopback interface; what binds them notes them.
+    pub fn local(id: impl Into<String>, role: Role) -> Self {
+        const FREE: &str = "127.0.0.1:0";
+        Self { admin: FREE.to_owned(), ..Self::at(id, role, FREE) }
+    }
+}
+
 /// A set of shards with the same replicas.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

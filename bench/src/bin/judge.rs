@@ -73,7 +73,7 @@ async fn judge(args: &Args, collection: &Path) -> Result<Measures> {
     let served = Served::build(dir.path(), &[input], args.shards).await?;
     let judged = judgements(&std::fs::read_to_string(collection.join("qrels.tsv"))?);
     let mut run = BTreeMap::new();
-    let extra: String = args.param.iter().map(|param| format!("&{param}")).collect();
+    let extra = args.param.iter().fold(String::new(), |extra, param| extra + "&" + param);
     for line in std::fs::read_to_string(collection.join("queries.tsv"))?.lines().take(args.queries) {
         let Some((id, text)) = line.split_once('\t') else { continue };
         if text.trim().is_empty() {

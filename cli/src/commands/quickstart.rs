@@ -141,20 +141,13 @@ async fn build_sample(store: &VersionStore, dir: &Path, quiet: bool) -> Result<(
 
 /// The tree: two rows, each holds every shard once.
 fn topology(port: u16, free_ports: bool) -> TopologyConfig {
-    let node = |id: String, role| NodeConfig {
-        id,
-        role,
-        address: "127.0.0.1:0".to_owned(),
-        admin: "127.0.0.1:0".to_owned(),
-        zone: String::new(),
-    };
-    let mut root = node("root-1".to_owned(), Role::Root);
+    let mut root = NodeConfig::local("root-1", Role::Root);
     if !free_ports {
         root.admin = format!("127.0.0.1:{port}");
     }
     let mut nodes = vec![root];
-    nodes.extend((1..=2).map(|n| node(format!("aggregator-{n}"), Role::Aggregator)));
-    nodes.extend((1..=4).map(|n| node(format!("leaf-{n}"), Role::Leaf)));
+    nodes.extend((1..=2).map(|n| NodeConfig::local(format!("aggregator-{n}"), Role::Aggregator)));
+    nodes.extend((1..=4).map(|n| NodeConfig::local(format!("leaf-{n}"), Role::Leaf)));
     let placement = |shards: [u32; 2], replicas: [&str; 2]| Placement {
         corpus: CORPUS.to_owned(),
         shards: shards.iter().map(|number| format!("main/{number}")).collect(),

@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 
 use anyhow::{Result, anyhow};
 use canopy_common::net::NetIo;
-use canopy_topology::config::NodeConfig;
+use canopy_topology::config::{NodeConfig, Role};
 use comfy_table::{Table, presets};
 use futures::future::join_all;
 use serde_json::{Value, json};
@@ -64,13 +64,11 @@ pub async fn run(args: Args) -> Result<()> {
     if let Some(path) = &args.config {
         nodes = Loaded::read(Some(path), &[]).checked()?.topology.nodes;
     }
-    nodes.extend(args.admin.iter().map(|admin| NodeConfig {
-        id: admin.clone(),
-        role: canopy_topology::config::Role::Root,
-        address: String::new(),
-        admin: admin.clone(),
-        zone: String::new(),
-    }));
+    nodes.extend(
+        args.admin
+            .iter()
+            .map(|admin| NodeConfig { admin: admin.clone(), ..NodeConfig::at(admin, Role::Root, "") }),
+    );
     nodes.retain(|node| !node.admin.is_empty());
     if nodes.is_empty() {
         return Err(anyhow!("no node to ask; hint: -c canopy.toml, or --admin 127.0.0.1:8080"));

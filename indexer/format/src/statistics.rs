@@ -5,7 +5,7 @@
 //! In memory, not mapped: whoever copies a version over the one that is served cuts its files for a moment, and reading
 //! a mapped page that a file no longer has ends the process. What was verified is what is read, until the process ends.
 //!
-//! A second map holds the words as written and the terms that each is indexed as ([`spellings`]); it answers which
+//! A second map holds the words as written and the terms that each is indexed as (`spellings.rs`); it answers which
 //! terms a pattern means. A term found by one of its spellings finds all documents that have it, those with another
 //! spelling too: `replicatio*` also finds a page that only says `replicated`. An expansion walks the map by hand and
 //! asks the clock after every few steps, matching or not: the map's own search yields matches only, so that a pattern

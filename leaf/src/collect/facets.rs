@@ -251,7 +251,10 @@ mod tests {
         let numbers = [0, 5000, 5000, 9999, 0, 0];
         let mut pages = Counts::Pages(vec![None; 3]);
         let mut map = Counts::Map(BTreeMap::new());
-        numbers.iter().for_each(|n| (pages.add(*n), map.add(*n)).0);
+        for n in numbers {
+            pages.add(n);
+            map.add(n);
+        }
         assert_eq!(map.into_vec(7), [(7, 3), (5007, 2), (10_006, 1)]);
         assert_eq!(pages.into_vec(7), [(7, 3), (5007, 2), (10_006, 1)]);
     }

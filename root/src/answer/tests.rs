@@ -16,7 +16,11 @@ fn answer() -> Answer {
         total: Total { value: 1, relation: "eq", lower_bound: false },
         facets: BTreeMap::from([("lang".to_owned(), Facet { values: Vec::new(), lower_bound: true })]),
         next_cursor: None,
-        warnings: vec![Warning { code: "unbalanced_quote".into(), message: "a quote has no end".into() }],
+        warnings: vec![Warning {
+            code: "unbalanced_quote".into(),
+            message: "a quote has no end".into(),
+            query: String::new(),
+        }],
         coverage: Report::of(&Coverage::default(), Fetch::default(), false, "all"),
         degraded: vec!["partial"],
         version: Versions { wanted: 7, min: 7, max: 7 },

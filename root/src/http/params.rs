@@ -11,6 +11,11 @@ use canopy_proto::v1::QueryRequest;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::Value;
 
+use crate::{
+    config::{MAX_K, MAX_OFFSET, MAX_TIMEOUT_MS},
+    query::{MAX_TERMS, target::short},
+};
+
 /// Every parameter.
 pub const NAMES: [&str; 28] = [
     "q",
@@ -204,22 +209,40 @@ fn json_text(name: &str, value: Given) -> Result<String, Failure> {
     }
 }
 
-/// A whole number of any length; too large ones saturate, so that the bound that is checked later can be named.
-fn wide(name: &str, value: Given) -> Result<u64, Failure> {
+/// The digits of a whole number of any length.
+fn digits(name: &str, value: Given) -> Result<String, Failure> {
     let written = match value {
         Given::Text(text) | Given::Json(Value::String(text)) => text,
         Given::Json(Value::Number(number)) => number.to_string(),
         Given::Json(_) => String::new(),
     };
     let digits = !written.is_empty() && written.bytes().all(|byte| byte.is_ascii_digit());
-    if !digits {
-        return Err(wrong(name, "a whole number, 0 or more"));
-    }
-    Ok(written.parse().unwrap_or(u64::MAX))
+    if digits { Ok(written) } else { Err(wrong(name, "a whole number, 0 or more")) }
+}
+
+/// A number beyond its type is above every bound that may be configured: reported as it was written.
+fn above(name: &str, written: &str, most: u64) -> Failure {
+    let limit = match name {
+        "k" => MAX_K.into(),
+        "offset" => MAX_OFFSET.into(),
+        "timeout_ms" => MAX_TIMEOUT_MS.into(),
+        "min_should_match" => MAX_TERMS as u64,
+        _ => most,
+    };
+    let instead =
+        if name == "offset" { "; go on with the cursor that each answer gives as next_cursor" } else { "" };
+    let message = format!("{name} is {}; the limit is {limit}{instead}", short(written));
+    Failure::invalid(name, message).with_limit(limit)
+}
+
+fn wide(name: &str, value: Given) -> Result<u64, Failure> {
+    let written = digits(name, value)?;
+    written.parse().map_err(|_| above(name, &written, u64::MAX))
 }
 
 fn whole(name: &str, value: Given) -> Result<u32, Failure> {
-    Ok(u32::try_from(wide(name, value)?).unwrap_or(u32::MAX))
+    let written = digits(name, value)?;
+    written.parse().map_err(|_| above(name, &written, u32::MAX.into()))
 }
 
 fn fraction(name: &str, value: Given) -> Result<f64, Failure> {
@@ -312,9 +335,23 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_any_length_reach_the_bound_check() {
-        assert_eq!(pairs(&[("k", "99999999999999999999999")]).unwrap().k, Some(u32::MAX));
+    fn a_number_beyond_its_type_is_reported_as_written() {
+        for (name, written, limit) in [
+            ("k", "99999999999999999999999", 1000),
+            ("offset", "4294967296", 10_000),
+            ("timeout_ms", "5000000000", 60_000),
+            ("min_should_match", "18446744073709551616", 1024),
+            ("version", "18446744073709551616", u64::MAX),
+        ] {
+            let failure = pairs(&[(name, written)]).unwrap_err();
+            let message = format!("{name} is {written}; the limit is {limit}");
+            assert!(failure.message.starts_with(&message), "{}", failure.message);
+            assert_eq!((failure.field.as_deref(), failure.limit), (Some(name), Some(limit)));
+        }
+        assert_eq!(pairs(&[("k", "4294967295")]).unwrap().k, Some(u32::MAX), "its bound is checked later");
         assert_eq!(body(&json!({"version": u64::MAX})).unwrap().version, u64::MAX);
+        let text = from_json("web", br#"{"k": 123456789012345678901}"#).unwrap_err();
+        assert_eq!(text.field.as_deref(), Some("k"));
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! What an answer lacks, in words that a person understands.
 
-use super::html::{escape, grouped, put, sentence};
+use super::{
+    html::{escape, grouped, put, sentence},
+    view::View,
+};
 use crate::answer::{Answer, Report, coverage::Missing};
 
 /// Shards named for one way of ending.
@@ -91,14 +94,19 @@ pub fn list(answer: &Answer) -> Vec<String> {
 }
 
 /// As a block, empty without notices.
-pub fn block(answer: &Answer) -> String {
+pub fn block(view: &View, answer: &Answer) -> String {
     let mut html = String::new();
     for notice in list(answer) {
         put!(html, "<p class=\"notice\" role=\"status\">{notice}</p>");
     }
-    if !answer.warnings.is_empty() {
+    for meant in answer.warnings.iter().filter(|warning| !warning.query.is_empty()) {
+        let there = View { q: meant.query.clone(), ..view.at(1) };
+        let (address, text) = (escape(&there.address()), escape(&meant.query));
+        put!(html, "<p class=\"meant\">Did you mean <a href=\"{address}\">{text}</a>?</p>");
+    }
+    if answer.warnings.iter().any(|warning| warning.query.is_empty()) {
         html.push_str("<ul class=\"warnings\" aria-label=\"About your query\">");
-        for warning in &answer.warnings {
+        for warning in answer.warnings.iter().filter(|warning| warning.query.is_empty()) {
             put!(html, "<li>{}</li>", escape(&sentence(&warning.message)));
         }
         html.push_str("</ul>");

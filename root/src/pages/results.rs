@@ -38,7 +38,7 @@ pub fn page(view: &View, answer: &Answer) -> String {
         layout = if column.is_empty() { "plain" } else { "split" },
         count = count(view, answer),
         active = facets::active(view),
-        notices = format_args!("<div class=\"notices\">{}</div>", notices::block(answer)),
+        notices = format_args!("<div class=\"notices\">{}</div>", notices::block(view, answer)),
         pager = pager::nav(view, answer),
         foot = foot(view, answer),
     );

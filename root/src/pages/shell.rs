@@ -15,12 +15,13 @@ const LANGUAGES: usize = 12;
 
 /// What may stand in the box.
 const TIPS: &str = r#"<details class="tips"><summary>Search tips</summary><dl>
-<dt><code>"hot standby"</code></dt><dd>these words in a row</dd>
-<dt><code>+slot</code></dt><dd>must be there</dd>
-<dt><code>-oracle</code></dt><dd>must not be there</dd>
-<dt><code>repl*</code></dt><dd>words that begin so</dd>
+<dt><code>"logical replication"</code></dt><dd>these words in a row</dd>
+<dt><code>+index gin</code></dt><dd>“index” must be there</dd>
+<dt><code>vacuum -full</code></dt><dd>“full” must not be there</dd>
+<dt><code>replicatio*</code></dt><dd>words that begin so</dd>
+<dt><code>vaccum~</code></dt><dd>words spelled nearly so</dd>
 <dt><code>title:backup</code></dt><dd>in the title</dd>
-<dt><code>site:example.org</code></dt><dd>from this site</dd>
+<dt><code>site:rust-doc.debian.example</code></dt><dd>from this site</dd>
 <dt><code>lang:de</code></dt><dd>in this language</dd>
 </dl></details>"#;
 

@@ -67,6 +67,17 @@ async fn results_show_titles_marks_facets_and_pages() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_misspelt_word_has_a_link_to_what_may_have_been_meant() {
+    let tree = tree(2, 10, RootConfig::default());
+    let (_, _, html) = open(&tree, "/?q=serach+rust&page=2&filter=lang:%22en%22").await;
+    let link = "Did you mean <a href=\"/?q=search+rust&amp;filter=lang%3A%22en%22\">search rust</a>?";
+    assert!(html.contains(link), "{html}");
+    assert!(!html.contains("class=\"warnings\""), "{html}");
+    let (_, _, html) = open(&tree, "/?q=search").await;
+    assert!(!html.contains("Did you mean"), "{html}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_incomplete_answer_says_what_is_missing() {
     let tree = tree(4, 10, RootConfig::default());
     *tree.leaves[3].search.lock() = Mood::Fails(ErrorClass::DataLoss);

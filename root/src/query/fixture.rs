@@ -147,7 +147,9 @@ impl Fixture {
 
 fn languages() -> BTreeMap<String, u64> {
     let mut found = BTreeMap::new();
-    PAGES.iter().for_each(|(language, ..)| *found.entry((*language).to_owned()).or_insert(0) += 1);
+    for (language, ..) in PAGES {
+        *found.entry((*language).to_owned()).or_insert(0) += 1;
+    }
     found
 }
 

@@ -12,7 +12,7 @@ pub struct Warnings(Vec<Warning>);
 impl Warnings {
     /// Adds one, unless it is there already or there are enough of its code.
     pub fn add(&mut self, code: &'static str, message: impl Into<String>) {
-        let warning = Warning { code, message: message.into() };
+        let warning = Warning { code, message: message.into(), query: String::new() };
         let alike = self.0.iter().filter(|other| other.code == code).count();
         if alike < MAX_ALIKE && !self.0.contains(&warning) {
             self.0.push(warning);

@@ -34,6 +34,7 @@ pub struct Words<'c> {
     terms: usize,
     nodes: usize,
     full: bool,
+    unknown: bool,
 }
 
 /// A word that stands plain: one clause.
@@ -70,6 +71,7 @@ impl<'c> Words<'c> {
             terms: 0,
             nodes: FRAME_NODES,
             full: false,
+            unknown: false,
         }
     }
 
@@ -81,6 +83,11 @@ impl<'c> Words<'c> {
     /// Whether an expansion was cut.
     pub fn truncated(&self) -> bool {
         self.truncated
+    }
+
+    /// Whether some word is one that no document has.
+    pub fn unknown(&self) -> bool {
+        self.unknown
     }
 
     /// Ends the account.
@@ -159,6 +166,7 @@ impl<'c> Words<'c> {
         let known = word.forms.iter().filter(|form| self.known(field, form));
         let mut tokens: Vec<String> = known.cloned().collect();
         if tokens.is_empty() {
+            self.unknown = true;
             tokens.extend(word.forms.first().cloned());
         }
         if tokens.is_empty() || !self.charge(tokens.len()) {
@@ -193,6 +201,7 @@ impl<'c> Words<'c> {
         let (mut kept, unknown): (Vec<_>, Vec<_>) =
             alternatives.into_iter().partition(|tokens| tokens.iter().all(|token| self.known(field, token)));
         if kept.is_empty() {
+            self.unknown = true;
             kept.extend(unknown.into_iter().next());
         }
         kept.truncate((self.room() / words.len()).max(1));

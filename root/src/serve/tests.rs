@@ -16,13 +16,7 @@ use canopy_common::net::NetIo;
 
 /// One leaf that nobody runs.
 fn routing() -> Arc<RoutingSnapshot> {
-    let leaf = NodeConfig {
-        id: "leaf-0".into(),
-        role: Role::Leaf,
-        address: "127.0.0.1:1".into(),
-        admin: String::new(),
-        zone: String::new(),
-    };
+    let leaf = NodeConfig::at("leaf-0", Role::Leaf, "127.0.0.1:1");
     let placement = Placement {
         corpus: "web".into(),
         shards: vec!["main/0".into(), "main/1".into()],

@@ -87,11 +87,15 @@ impl Values {
         put("lang", Stored::Text(page.language.clone()));
         page.host.iter().for_each(|host| put("host", Stored::Text(host.clone())));
         page.topics.iter().for_each(|topic| put("topic", Stored::Text(topic.clone())));
-        page.published.iter().for_each(|us| put("published", Stored::Whole((*us).into())));
+        if let Some(us) = page.published {
+            put("published", Stored::Whole(us.into()));
+        }
         let static_rank = page.static_rank.unwrap_or(0.0);
         put("static_rank", Stored::Float(static_rank));
         for (name, value) in &page.attributes {
-            Stored::json(value).into_iter().for_each(|value| put(&format!("attributes.{name}"), value));
+            if let Some(value) = Stored::json(value) {
+                put(&format!("attributes.{name}"), value);
+            }
         }
         Self { fields, static_rank }
     }
@@ -152,7 +156,7 @@ impl Values {
             Stored::Whole(whole) if mixed => Stored::Float(*whole as f64),
             other => other.clone(),
         });
-        values.min_by(|a, b| directed(&Some(a.clone()), &Some(b.clone()), descending))
+        values.min_by(|a, b| directed(Some(a), Some(b), descending))
     }
 }
 
@@ -175,7 +179,7 @@ fn kind(value: &Stored) -> u8 {
 }
 
 /// Order of two places: missing ones are last in both directions, kinds are kept apart.
-pub fn directed(a: &Option<Stored>, b: &Option<Stored>, descending: bool) -> Ordering {
+pub fn directed(a: Option<&Stored>, b: Option<&Stored>, descending: bool) -> Ordering {
     match (a, b) {
         (None, None) => Ordering::Equal,
         (None, Some(_)) => Ordering::Greater,

@@ -4,7 +4,7 @@ use super::*;
 
 pub(crate) fn node(id: &str, role: Role, port: u16) -> NodeConfig {
     let address = format!("127.0.0.1:{port}");
-    NodeConfig { id: id.into(), role, address, admin: String::new(), zone: String::new() }
+    NodeConfig::at(id, role, address)
 }
 
 pub(crate) fn placement(shards: &[&str], replicas: &[&str]) -> Placement {

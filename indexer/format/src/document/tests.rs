@@ -283,3 +283,15 @@ fn no_json_panics() {
     }
     assert!(accepted > 1_000, "{accepted}");
 }
+
+proptest::proptest! {
+    #[test]
+    fn a_number_of_a_record_is_the_one_that_was_written(number in proptest::num::f64::NORMAL) {
+        for written in [format!("{number:e}"), format!("{number:.30e}")] {
+            let record = serde_json::from_str(&format!("{{\"price\": {written}}}")).unwrap();
+            let document = read(record).unwrap();
+            let exact: f64 = written.parse().unwrap();
+            proptest::prop_assert_eq!(&document.values["price"], &vec![Value::F64(exact)], "{}", written);
+        }
+    }
+}

@@ -76,7 +76,7 @@ async fn empty_and_shrunken_builds_need_force() {
 #[tokio::test]
 async fn a_file_that_ends_too_early_needs_force() {
     let place = Place::new().await;
-    let text: String = pages(2000).iter().map(|page| format!("{page}\n")).collect();
+    let text = pages(2000).iter().map(Value::to_string).collect::<Vec<_>>().join("\n");
     let mut gzip = flate2::write::GzEncoder::new(vec![], flate2::Compression::fast());
     std::io::Write::write_all(&mut gzip, text.as_bytes()).expect("gzip");
     let whole = gzip.finish().expect("gzip");

@@ -194,3 +194,16 @@ fn a_query_that_is_too_large_is_refused_not_cut() {
         Fixture { max_expansions: 1, ..Fixture::new() }.json(r#"{"prefix":{"value":"s"}}"#).unwrap();
     assert_eq!(codes(&truncated.warnings), ["expansion_truncated"]);
 }
+
+proptest::proptest! {
+    #[test]
+    fn a_number_is_the_one_that_was_written(number in proptest::num::f64::NORMAL, digits in 0_usize..20) {
+        let fixture = Fixture::new();
+        for written in [format!("{number:e}"), format!("{number:.digits$e}"), format!("{number:.30e}")] {
+            let exact: f64 = written.parse().unwrap();
+            let json = format!("{{\"term\": {{\"field\": \"price\", \"value\": {written}}}}}");
+            let strict = show(&fixture.json(&json).unwrap().query);
+            proptest::prop_assert_eq!(strict, format!("price={exact}f"), "{}", written);
+        }
+    }
+}
