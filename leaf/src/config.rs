@@ -22,7 +22,7 @@ pub struct LeafConfig {
     pub batch_queue: u32,
     /// Longest wait of an interactive search in a queue that stands (one whose oldest entry has not been young for
     /// 100 ms), never more than half of its own time; then it is given back, so that its caller can ask another
-    /// replica. Shorter: fewer late answers, more refusals. Default: 100ms.
+    /// replica. Shorter: callers with much time learn sooner that there is an overload. Default: 2s.
     pub shed_after: Time,
     /// Searches that are taken at once whatever their latency; beyond these an adaptive limit refuses when latency
     /// doubles. At least a few per thread, or a wrong guess costs throughput. Default: 64.
@@ -53,7 +53,7 @@ impl Default for LeafConfig {
             threads: 0,
             queue: 256,
             batch_queue: 64,
-            shed_after: Time::ms(100),
+            shed_after: Time::ms(2000),
             min_in_flight: 64,
             open_threads: 0,
             coalesce: Time(std::time::Duration::from_micros(500)),

@@ -17,5 +17,6 @@ mod questions;
 mod shapes;
 mod subsets;
 mod texts;
+mod tied;
 mod traces;
 mod world;
