@@ -195,4 +195,25 @@ mod tests {
         assert!(allowed.problems().is_empty());
         assert!(LeafConfig::default().search_threads() > 0);
     }
+    #[test]
+    fn faults_are_read_from_every_layer_and_refused_unless_allowed() {
+        let mut layers = canopy_common::config::Layers::default();
+        let text = "[leaf.fault]\nhiccup_probability = 0.01\nhiccup_min = '180ms'\nhiccup_max = '220ms'";
+        layers.file("c.toml", text).unwrap();
+        layers.environment([("CANOPY__LEAF__FAULT__ERROR_PROBABILITY".into(), "0.5".into())]);
+        layers.set("leaf.fault.delay=3ms").unwrap();
+        let (config, problems) = layers.section::<LeafConfig>();
+        let fault = FaultConfig {
+            hiccup_probability: 0.01,
+            hiccup_min: Time::ms(180),
+            hiccup_max: Time::ms(220),
+            delay: Time::ms(3),
+            error_probability: 0.5,
+        };
+        assert_eq!(config.fault, fault);
+        let keys: Vec<_> = problems.into_iter().map(|problem| problem.key).collect();
+        assert_eq!(keys, ["leaf.fault"], "not without allow_faults");
+        layers.set("leaf.allow_faults=true").unwrap();
+        assert!(layers.section::<LeafConfig>().1.is_empty());
+    }
 }
