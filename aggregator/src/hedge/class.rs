@@ -47,7 +47,7 @@ const LEAST_WINS: f64 = 0.01;
 /// Longest a node's wish to be left alone keeps the class from hedging.
 const LONGEST_PUSHBACK: Duration = Duration::from_secs(5);
 /// Part of the budget that the delay aims at; the rest is for retries and chance.
-const AIM: f64 = 0.95;
+const AIM: f64 = 0.98;
 /// Delays kept, by number of branches and replicas.
 const KEPT: usize = 24;
 /// A tie delay is at most this part of the median service time.
