@@ -6,6 +6,7 @@
 
 mod estimate;
 mod ramp;
+mod state;
 pub(crate) mod window;
 
 use std::{
@@ -23,22 +24,17 @@ use parking_lot::{Mutex, RwLock};
 use tokio::time::Instant;
 
 use crate::breaker::{
-    Breaker, Fault, Position, Sign,
-    probation::{Others, Probation, Verdict},
+    Position,
+    probation::{Others, Verdict},
     standing::{Ejected, Standing},
 };
-use crate::throttle::Throttle;
+use state::State;
 
 pub use estimate::{Estimate, Reading, typical};
 pub use ramp::{FRESH, RAMP, RETURNING, Ramp};
 
 /// Longest pushback that is believed.
 const MOST_PUSHBACK: Duration = Duration::from_mins(1);
-/// A call that was given up after less than so many usual response times says nothing: it was asked late, or another
-/// replica was fast.
-const LATE: u32 = 3;
-/// How long a node that said it is leaving is believed to: it may be back under the same name.
-const DRAINING: Duration = Duration::from_secs(10);
 
 /// How a call ended, as far as it tells of the node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,57 +63,6 @@ pub struct Load {
     turn: AtomicU64,
     dice: Dice,
     state: Mutex<State>,
-}
-
-#[derive(Debug)]
-struct State {
-    estimate: Estimate,
-    ramp: Ramp,
-    breaker: Breaker,
-    probation: Probation,
-    draining: Option<Instant>,
-    throttle: Throttle,
-}
-
-impl State {
-    fn new(now: Instant) -> Self {
-        Self {
-            estimate: Estimate::default(),
-            ramp: Ramp::new(FRESH, now),
-            breaker: Breaker::default(),
-            probation: Probation::default(),
-            draining: None,
-            throttle: Throttle::default(),
-        }
-    }
-
-    fn ejected(&self, now: Instant) -> Option<Ejected> {
-        match self.breaker.position(now) {
-            Position::Open(Fault::Gone, _) | Position::HalfOpen(Fault::Gone) => return Some(Ejected::Gone),
-            Position::Open(Fault::Failing, _) | Position::HalfOpen(Fault::Failing) => {
-                return Some(Ejected::Failing);
-            }
-            Position::Closed => {}
-        }
-        if self.draining.is_some_and(|said| now.saturating_duration_since(said) < DRAINING) {
-            return Some(Ejected::Draining);
-        }
-        self.probation.out().then_some(Ejected::Slow)
-    }
-
-    /// What an ending says to the breaker.
-    fn sign(&self, ending: Ending, took: Duration) -> Option<Sign> {
-        match ending {
-            Ending::Answered | Ending::Reached | Ending::Refused(_) => Some(Sign::Good),
-            Ending::Lost => Some(Sign::Lost),
-            Ending::Failed => Some(Sign::Bad),
-            Ending::Late | Ending::Outlasted => {
-                let late = self.estimate.usual().is_none_or(|usual| took >= usual * LATE);
-                late.then_some(Sign::Bad)
-            }
-            Ending::Nothing => None,
-        }
-    }
 }
 
 /// What a choice needs to know of a node.
@@ -268,7 +213,7 @@ impl Load {
             Ending::Late => state.estimate.penalised(took, now),
             Ending::Outlasted => {
                 state.estimate.outlasted(took, now);
-                state.probation.answered(took, now);
+                state.probation.outlasted(took, now);
             }
             Ending::Reached | Ending::Nothing => {}
         }

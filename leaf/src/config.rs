@@ -22,7 +22,7 @@ pub struct LeafConfig {
     pub batch_queue: u32,
     /// Longest wait of an interactive search in a queue that stands (one whose oldest entry has not been young for
     /// 100 ms), never more than half of its own time; then it is given back, so that its caller can ask another
-    /// replica. Shorter: fewer late answers, more refusals. Default: 100ms.
+    /// replica. Shorter: callers with much time learn sooner that there is an overload. Default: 2s.
     pub shed_after: Time,
     /// Searches that are taken at once whatever their latency; beyond these an adaptive limit refuses when latency
     /// doubles. At least a few per thread, or a wrong guess costs throughput. Default: 64.
@@ -53,7 +53,7 @@ impl Default for LeafConfig {
             threads: 0,
             queue: 256,
             batch_queue: 64,
-            shed_after: Time::ms(100),
+            shed_after: Time::ms(2000),
             min_in_flight: 64,
             open_threads: 0,
             coalesce: Time(std::time::Duration::from_micros(500)),
@@ -194,5 +194,26 @@ mod tests {
         let allowed = LeafConfig { allow_faults: true, fault: wild.fault, ..LeafConfig::default() };
         assert!(allowed.problems().is_empty());
         assert!(LeafConfig::default().search_threads() > 0);
+    }
+    #[test]
+    fn faults_are_read_from_every_layer_and_refused_unless_allowed() {
+        let mut layers = canopy_common::config::Layers::default();
+        let text = "[leaf.fault]\nhiccup_probability = 0.01\nhiccup_min = '180ms'\nhiccup_max = '220ms'";
+        layers.file("c.toml", text).unwrap();
+        layers.environment([("CANOPY__LEAF__FAULT__ERROR_PROBABILITY".into(), "0.5".into())]);
+        layers.set("leaf.fault.delay=3ms").unwrap();
+        let (config, problems) = layers.section::<LeafConfig>();
+        let fault = FaultConfig {
+            hiccup_probability: 0.01,
+            hiccup_min: Time::ms(180),
+            hiccup_max: Time::ms(220),
+            delay: Time::ms(3),
+            error_probability: 0.5,
+        };
+        assert_eq!(config.fault, fault);
+        let keys: Vec<_> = problems.into_iter().map(|problem| problem.key).collect();
+        assert_eq!(keys, ["leaf.fault"], "not without allow_faults");
+        layers.set("leaf.allow_faults=true").unwrap();
+        assert!(layers.section::<LeafConfig>().1.is_empty());
     }
 }

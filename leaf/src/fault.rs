@@ -20,7 +20,7 @@ use crate::{node::SearchShard, search_shard::ShardResult, stop::Stop};
 /// How often a wait looks whether it is still wanted.
 const LOOK: Duration = Duration::from_millis(1);
 /// Longest wait that may be configured.
-const LONGEST: Time = Time(Duration::from_secs(60));
+const LONGEST: Time = Time(Duration::from_mins(1));
 
 /// `[leaf.fault]`: for tests only.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -166,6 +166,14 @@ impl Stream {
         self.pushback
     }
 
+    /// The search has ended: its time counts, unless nobody began it or its caller stopped it.
+    fn learn(&mut self) {
+        let by_itself = self.call.since_stopped().is_none() || self.context.deadline.expired();
+        if let Some(place) = self.place.take().filter(|_| by_itself && self.call.begun()) {
+            place.ended();
+        }
+    }
+
     /// The deadline came first: before any thread began, or while they searched.
     fn too_late(&self) {
         if self.call.begun() {
@@ -187,9 +195,7 @@ impl Stream {
                 Found::Send { settled, last } => {
                     if last {
                         self.parts.note_slow(&self.context, &self.call, &settled);
-                        if let Some(place) = self.place.take().filter(|_| self.call.begun()) {
-                            place.ended();
-                        }
+                        self.learn();
                     }
                     let report = self.parts.report(&self.call, self.pushback(&settled));
                     let message = reply::message(&self.call.request, settled, report);

@@ -175,7 +175,7 @@ pub fn shape(request: &v1::SearchRequest) -> u64 {
             None => 0.hash(&mut hash),
             Some(Node::Bool(clause)) => {
                 let lists = [&clause.must, &clause.should, &clause.must_not, &clause.filter];
-                (1, lists.map(|list| list.len()), clause.min_should_match).hash(&mut hash);
+                (1, lists.map(Vec::len), clause.min_should_match).hash(&mut hash);
                 open.extend(lists.into_iter().flatten());
             }
             Some(Node::Term(term)) => (2, &term.field, some(term.tokens.len())).hash(&mut hash),

@@ -18,5 +18,6 @@ mod sample;
 mod shapes;
 mod subsets;
 mod texts;
+mod tied;
 mod traces;
 mod world;

@@ -153,3 +153,27 @@ async fn settings_are_swapped_while_it_runs() {
     hedging.set(config);
     assert_eq!(tree.search(silent(), ms(300.0)).await.tail.hedges, 10);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_subtree_is_asked_again_only_when_it_is_later_than_ever_and_pays_for_all_its_shards() {
+    let corpus = Arc::new(ModelCorpus::generate(6, 16, 20));
+    let gather = GatherConfig {
+        fanout_max: 4,
+        branch_shards: 1,
+        extra_work_floor: 0,
+        extra_work_burst: 20,
+        ..Default::default()
+    };
+    let shape = Shape { leaves: 8, replicas: 2, aggregators: 3, gather, ..Default::default() };
+    let tree = ModelTree::new(corpus, &shape);
+    run(&tree, 150, HedgeMode::Auto, |_, dice| ms(10.0 + 10.0 * dice.unit())).await;
+    let sent = &tree.gatherer.hedging().metrics.sent;
+    // One in a hundred is later than the p99 of what was seen before; four subtrees a search.
+    let usual = sent.get();
+    assert!(usual <= 10, "{usual}");
+    let late = run(&tree, 20, HedgeMode::Auto, |_, _| ms(300.0)).await;
+    let hedges = sent.get() - usual;
+    // 4 tokens each of 20 that were saved up, and 1 % of 16 shards a search.
+    assert!((1..=6).contains(&hedges), "{hedges} {:?}", late[0]);
+    assert!(tree.gatherer.hedging().metrics.denied.get() > 0);
+}

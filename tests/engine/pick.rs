@@ -224,6 +224,32 @@ async fn one_slow_replica_of_three_is_asked_less_and_costs_the_tail_little() {
     assert!(slow <= of(Strategy::Adaptive, 8).0 * 3, "{tails:?}");
 }
 
+#[tokio::test(start_paused = true)]
+async fn one_slow_leaf_of_twenty_does_not_set_the_latency_of_all() {
+    let mut tails = Vec::new();
+    for slow in [8, 80] {
+        let corpus = Arc::new(ModelCorpus::generate(5, 20, 4));
+        let gather = GatherConfig { enough_coverage: 1.0, ..GatherConfig::default() };
+        let tree = ModelTree::new(corpus, &Shape { leaves: 20, replicas: 2, gather, ..Default::default() });
+        for (number, leaf) in tree.leaves.iter().enumerate() {
+            leaf.script(|script| script.start = MS(if number == 7 { slow } else { 8 }));
+        }
+        let callers = callers(&tree, 1);
+        offer(&tree, &callers, 100.0, 1500, 1).await;
+        let before: u64 = searches(&tree).iter().sum();
+        let times = offer(&tree, &callers, 100.0, 1000, 2).await;
+        let attempts = searches(&tree).iter().sum::<u64>() - before;
+        println!(
+            "one of 20 leaves at {slow} ms: p50 {:?}, p99 {:?}, {attempts} attempts",
+            times[500],
+            p99(&times)
+        );
+        assert!(attempts <= 21_000, "{attempts}");
+        tails.push(p99(&times));
+    }
+    assert!(tails[1] * 2 <= tails[0] * 3, "{tails:?}");
+}
+
 /// The first `k` hits for a session.
 async fn page(tree: &ModelTree, session: &str, k: u32) -> Gathered {
     let context = tree.context(BUDGET);

@@ -14,6 +14,7 @@ pub mod jobs;
 pub mod latency;
 pub mod leaf;
 mod normal;
+pub mod overload;
 pub mod policy;
 pub mod preset;
 pub mod scale;

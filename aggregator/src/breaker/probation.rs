@@ -92,6 +92,12 @@ impl Probation {
         self.count += 1;
     }
 
+    /// It was given up after so long, because another replica was faster. What it would have taken is not known; that
+    /// it counts as twice the time lets hedges not hide a slow replica, and copies sent at once not blame a good one.
+    pub fn outlasted(&mut self, waited: Duration, now: Instant) {
+        self.answered(waited.saturating_mul(2), now);
+    }
+
     /// Whether a window is full and waits for a review.
     pub fn due(&self, now: Instant) -> bool {
         let least = if self.out { LEAST.1 } else { LEAST.0 };

@@ -1,3 +1,5 @@
+//! Sequences of endings and time, and where the breaker then stands.
+
 use super::*;
 
 /// Something that happens to a breaker.

@@ -1,6 +1,6 @@
 //! One attempt as hedging sees it: it says once how it ended, however it ended. An attempt that is dropped while it runs,
-//! with its search or by it, was stopped; so every hedge that was sent is counted as won, lost or failed, and every time
-//! enters the record of its class, those of the stopped ones as "at least that long".
+//! with its search or by it, was stopped; so every hedge that was sent is counted as won, lost or failed, and the time
+//! of every first attempt enters the record of its class, that of a stopped one as "at least that long".
 
 use std::{sync::Arc, time::Duration};
 
@@ -48,15 +48,13 @@ impl Watched {
             self.engine.hedging.metrics.ended(fate);
         }
         let Some(class) = &self.class else { return };
-        class.with(|state| {
-            match fate {
-                Fate::Won if whole => state.took(took, self.queued),
-                Fate::Failed if !self.late => {}
-                _ => state.stopped(took),
-            }
-            if self.kind == Kind::Hedge {
-                state.hedged(fate == Fate::Won);
-            }
+        class.with(|state| match fate {
+            _ if self.kind == Kind::Hedge => state.hedged(fate == Fate::Won),
+            // Copies are asked where the first one is slow; their times would make every attempt look slower.
+            _ if self.kind.is_hedge() => {}
+            Fate::Won if whole => state.took(took, self.queued),
+            Fate::Failed if !self.late => {}
+            _ => state.stopped(took),
         });
     }
 }

@@ -18,14 +18,16 @@ use super::{
     config::HedgeConfig,
     decision::{Asked, Decision, Why},
     delay::{self, Delays, Target},
-    latency::{Record, Survival},
+    latency::Record,
     mode::{HedgeMode, SHORTEST},
 };
 
 /// Attempts seen before anything is computed from them.
 const ENOUGH: f64 = 100.0;
-/// Time in which what was seen loses half its weight.
-const HALF_LIFE: Duration = Duration::from_mins(2);
+/// Time in which what was seen loses half its weight, at least and at most: the less there is, the longer it is kept.
+const HALF_LIFE: (Duration, Duration) = (Duration::from_secs(20), Duration::from_mins(2));
+/// More attempts than this tell nothing new, only older things.
+const PLENTY: f64 = 40_000.0;
 /// How often the class looks whether to hedge at all.
 const REVIEW: Duration = Duration::from_secs(1);
 /// How long a computed delay is used.
@@ -45,7 +47,7 @@ const LEAST_WINS: f64 = 0.01;
 /// Longest a node's wish to be left alone keeps the class from hedging.
 const LONGEST_PUSHBACK: Duration = Duration::from_secs(5);
 /// Part of the budget that the delay aims at; the rest is for retries and chance.
-const AIM: f64 = 0.95;
+const AIM: f64 = 0.98;
 /// Delays kept, by number of branches and replicas.
 const KEPT: usize = 24;
 /// A tie delay is at most this part of the median service time.
@@ -78,6 +80,8 @@ pub struct ClassState {
     waited: f64,
     lasted: f64,
     reviewed: Instant,
+    /// What the fastest quarter usually takes, seconds.
+    usual: Option<f64>,
     slow: bool,
     loaded: bool,
     pushed_until: Option<Instant>,
@@ -97,6 +101,7 @@ impl ClassState {
             waited: 0.0,
             lasted: 0.0,
             reviewed: now,
+            usual: None,
             slow: false,
             loaded: false,
             pushed_until: None,
@@ -152,21 +157,20 @@ impl ClassState {
             return;
         }
         self.reviewed = now;
-        let usual = self.attempts.survival();
-        self.slow = self.slowed(&usual);
-        let fade = 0.5_f64.powf(passed.as_secs_f64() / HALF_LIFE.as_secs_f64());
+        self.slow = self.slowed(passed);
+        let fade = fading(self.attempts.samples(), passed);
         self.attempts.fade(fade);
         self.service.fade(fade);
         let service = self.service.survival();
         let enough = self.attempts.samples() >= ENOUGH;
-        self.median = usual.quantile(0.5).filter(|_| enough);
+        self.median = self.attempts.survival().quantile(0.5).filter(|_| enough);
         self.service_median = service.quantile(0.5).filter(|_| enough);
         let stalls = self
             .service_median
             .is_some_and(|median| service.longer_than(median.as_secs_f64() * 1e6 * STALL.0) >= STALL.1);
         self.loaded = enough && self.waited > QUEUED * self.lasted && !stalls;
         // The queue of the last seconds counts, not that of minutes ago.
-        let recent = 0.5_f64.powf(passed.as_secs_f64() / 2.0);
+        let recent = halved(passed, 2 * REVIEW);
         self.waited *= recent;
         self.lasted *= recent;
         if now.saturating_duration_since(self.wins.since) >= JUDGED_OVER {
@@ -177,17 +181,18 @@ impl ClassState {
     }
 
     /// Whether the fastest quarter of the latest attempts is much slower than usual.
-    fn slowed(&mut self, usual: &Survival) -> bool {
+    fn slowed(&mut self, passed: Duration) -> bool {
         if self.latest.samples() < REVIEWED {
             return self.slow;
         }
         let latest = self.latest.survival();
         self.latest.clear();
-        let (Some(now), Some(usual)) = (latest.quantile(0.25), usual.quantile(0.25)) else {
+        let Some(now) = latest.quantile(0.25).map(|time| time.as_secs_f64().max(1e-6)) else {
             return self.slow;
         };
-        let times = now.as_secs_f64() / usual.as_secs_f64().max(1e-6);
-        times > if self.slow { SLOWDOWN.1 } else { SLOWDOWN.0 }
+        let usual = *self.usual.get_or_insert(now);
+        self.usual = Some(now + (usual - now) * halved(passed, HALF_LIFE.1));
+        now / usual > if self.slow { SLOWDOWN.1 } else { SLOWDOWN.0 }
     }
 
     /// Why `auto` does not hedge now.
@@ -315,6 +320,17 @@ impl ClassState {
             "planned": planned.collect::<Vec<_>>(),
         })
     }
+}
+
+/// What is left after `passed` of what halves every `half_life`.
+fn halved(passed: Duration, half_life: Duration) -> f64 {
+    0.5_f64.powf(passed.as_secs_f64() / half_life.as_secs_f64())
+}
+
+/// How much lighter what was seen gets: as slowly as can be, and faster while there is plenty.
+fn fading(samples: f64, passed: Duration) -> f64 {
+    let [fastest, slowest] = [HALF_LIFE.0, HALF_LIFE.1].map(|half_life| halved(passed, half_life));
+    (PLENTY / samples.max(1.0)).clamp(fastest, slowest)
 }
 
 /// A hedge after each `delay` in which nothing came, as far as attempts are allowed.

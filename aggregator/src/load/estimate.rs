@@ -4,12 +4,12 @@
 //! reply carries the calls in flight at the node and the wait in its queue. What was reported last is true for about as
 //! long as a queue takes to change, two response times; after that only what is usual counts, smoothed over 32 reports.
 //!
-//! Cost, after C3: `wait + q^2 x service`, with `service = response - wait` and `q = 1 + 4 x own calls + calls of others
-//! + penalty / service`. The power makes a queue count more than speed, and the weight of the own calls stands for other
-//! callers who see the same and act the same: both keep callers from running to one node together. (With C3's cube and
-//! weight, one of three replicas at a third of the speed gets more than it can do, and the 99th percentile is a third
-//! longer; with neither, bursts pile up.) A failed or refused call is a penalty of all the time it had, in units of
-//! queue, half gone after 500 ms: a node that refuses at once never looks fast (invariant 5).
+//! Cost, after C3: `wait + q^2 x service`, where `service = response - wait`, and `q` is 1, plus 4 for each own call, plus
+//! the calls of others, plus `penalty / service`. The power makes a queue count more than speed, and the weight of the
+//! own calls stands for other callers who see the same and act the same: both keep callers from running to one node
+//! together. (With C3's cube, the 99th percentile beside a slow replica is a third longer.) A failed or refused call is a
+//! penalty of all the time it had, in units of queue, half gone after 500 ms: a node that refuses at once never looks
+//! fast (invariant 5).
 //!
 //! Nothing stands for ever: a node that is not asked can't show that it is well again. A response time drifts towards
 //! the typical one of its set and a usual queue to none, both with a half-life of seconds. A node without measurements

@@ -1,3 +1,5 @@
+//! Choices over worlds of a few replicas with scripted calls, under paused time.
+
 use std::time::Duration;
 
 use canopy_topology::{config::Role, routing::Node};

@@ -1,6 +1,7 @@
 //! `canopy lab`: the production engine on model leaves under a clock of its own, for figures and capacity planning. No
 //! index, no socket; minutes of model time take seconds.
 
+pub mod overload;
 pub mod tail;
 
 use std::{fs, io::IsTerminal, path::Path, thread::available_parallelism};
@@ -14,6 +15,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 pub enum Command {
     /// How the tail grows with the number of shards, and what hedging makes of it
     Tail(Box<tail::Args>),
+    /// What a burst leaves behind: without protection, with timeouts, and with all there is
+    Overload(overload::Args),
 }
 
 /// Runs one.
@@ -21,6 +24,7 @@ pub async fn run(command: Command) -> Result<()> {
     // A lab has a runtime of its own for each arm; this one only waits.
     tokio::task::spawn_blocking(move || match command {
         Command::Tail(args) => tail::run(&args),
+        Command::Overload(args) => overload::run(&args),
     })
     .await?
 }

@@ -111,7 +111,8 @@ fn successors(world: &World, at: usize, step: Step, seen: &mut Seen) -> Vec<Worl
 fn sound(world: &World) -> bool {
     let begun = |side: &Side| side.answered || matches!(side.half, Half::Begun(_));
     let lost = |side: &Side| side.half == Half::Lost && !side.answered;
-    let one_is_left = !(lost(&world[0]) && !begun(&world[1]) || lost(&world[1]) && !begun(&world[0]));
+    let lost_to = |one: usize, other: usize| !lost(&world[one]) || begun(&world[other]);
+    let one_is_left = lost_to(0, 1) && lost_to(1, 0);
     let quiet = world.iter().all(|side| match (side.request, side.half) {
         (None, _) | (Some(true), Half::Queued) => false,
         (Some(false), _) | (_, Half::Lost) => true,

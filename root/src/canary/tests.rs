@@ -77,7 +77,7 @@ async fn a_leaf_that_refuses_or_is_late_says_nothing_of_the_shape() {
 async fn the_oldest_shape_is_forgotten() {
     let mut shapes = Shapes::default();
     let now = Instant::now();
-    for shape in 0..MOST as u64 + 1 {
+    for shape in 0..=MOST as u64 {
         assert_eq!(shapes.ask(shape, now), Verdict::Try);
         shapes.told(shape, &Sign::Lives, now);
     }

@@ -128,3 +128,41 @@ async fn an_owner_takes_its_tasks_out_and_a_closed_queue_tells() {
     assert_eq!(queue.pop().map(|(_, turn)| turn), Some(Turn::Closed));
     assert!(queue.pop().is_none());
 }
+
+/// One thread that needs `SERVICE` per task, tasks every `gap` for `lasts`: (in time, late, arrived).
+async fn serve(queue: &Queue, gap: Duration, lasts: Duration, free: &mut Instant) -> (u32, u32, u32) {
+    const SERVICE: Duration = Duration::from_millis(10);
+    const BUDGET: Duration = Duration::from_millis(100);
+    let (told, start) = (Told::default(), Instant::now());
+    let (mut good, mut late, mut arrived, mut due) = (0, 0, 0, start);
+    loop {
+        let now = Instant::now();
+        if now >= start + lasts {
+            return (good, late, arrived);
+        }
+        if now >= due {
+            arrived += 1;
+            due += gap;
+            queue.push(vec![task(&told, 1, Lane::Interactive, BUDGET)]);
+        }
+        while now >= *free && !queue.is_empty() {
+            if let (_, Turn::Run(waited)) = next(queue) {
+                *free = now + SERVICE;
+                if waited + SERVICE <= BUDGET { good += 1 } else { late += 1 }
+            }
+        }
+        let wake = if *free > now { due.min(*free) } else { due };
+        tokio::time::advance(wake - now).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn under_three_times_the_load_the_thread_does_useful_work_and_recovers_at_once() {
+    let queue = queue(256, 1);
+    let mut free = Instant::now();
+    let (good, late, arrived) = serve(&queue, Duration::from_micros(3333), ms(10_000), &mut free).await;
+    // 1,000 is what one thread can do in ten seconds.
+    assert!(good >= 950 && arrived > 2900, "{good} in time, {late} late, of {arrived}");
+    let (good, late, arrived) = serve(&queue, ms(20), ms(1000), &mut free).await;
+    assert!(good >= arrived - 1 && late <= 10, "{good} in time, {late} late, of {arrived} after the burst");
+}

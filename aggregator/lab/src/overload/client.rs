@@ -1,0 +1,141 @@
+//! A client: it asks, waits as long as it has patience, and asks again, three times in all. What it counts, it counts for
+//! the second in which its query came.
+
+use std::sync::Arc;
+
+use canopy_common::{
+    deadline::Deadline,
+    ids::AttemptId,
+    limit::Gate,
+    request::{Priority, RequestContext},
+};
+use canopy_proto::v1;
+use parking_lot::Mutex;
+use tokio::time::{Duration, Instant, sleep, timeout};
+
+use crate::{draw, world::World};
+
+/// What became of the queries that came within one second.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Second {
+    /// They were so many.
+    pub offered: u64,
+    /// Answered by all shards within the client's patience.
+    pub good: u64,
+    /// Answered by some shards.
+    pub partial: u64,
+    /// Times they were asked.
+    pub attempts: u64,
+    /// Of them, refused by the root.
+    pub refused: u64,
+    /// Longest time to a refusal that did not wait in the gate's queue, virtual ms.
+    pub refusal: f64,
+    /// Calls begun at leaves in this second.
+    pub begun: u64,
+}
+
+/// All seconds.
+pub(super) struct Tally {
+    pub seconds: Vec<Second>,
+}
+
+impl Tally {
+    pub fn new(seconds: usize) -> Self {
+        Self { seconds: vec![Second::default(); seconds] }
+    }
+}
+
+/// All clients of an arm.
+pub(super) struct Client {
+    pub world: Arc<World>,
+    /// At the root.
+    pub gate: Option<Arc<Gate>>,
+    /// Whether a call ends when its client has no more patience.
+    pub stops: bool,
+    pub patience: Duration,
+    pub attempts: u32,
+    pub tally: Arc<Mutex<Tally>>,
+}
+
+/// What one attempt came to.
+enum Came {
+    Good,
+    Partial,
+    Nothing,
+    /// Refused; to be left alone for so long.
+    Refused(Duration),
+}
+
+/// Until then nothing ends a search by itself.
+const FOREVER: Duration = Duration::from_hours(1);
+
+impl Client {
+    /// One query, asked until it is answered.
+    pub async fn ask(self: Arc<Self>, query: u64, intended: Instant, second: usize) {
+        let count = |change: &dyn Fn(&mut Second)| change(&mut self.tally.lock().seconds[second]);
+        count(&|second| second.offered += 1);
+        let mut from = intended;
+        for attempt in 0..self.attempts {
+            count(&|second| second.attempts += 1);
+            match self.attempt(query, attempt, from).await {
+                Came::Good => return count(&|second| second.good += 1),
+                Came::Partial => return count(&|second| second.partial += 1),
+                Came::Nothing => {}
+                Came::Refused(pushback) => {
+                    let took = from.elapsed().as_secs_f64() * 1000.0;
+                    count(&|second| {
+                        second.refused += 1;
+                        second.refusal = second.refusal.max(took);
+                    });
+                    // Not all at the same moment.
+                    let share = 1.0 + draw::unit(&[query, u64::from(attempt)]);
+                    sleep(pushback.mul_f64(share)).await;
+                }
+            }
+            from = Instant::now();
+        }
+    }
+
+    async fn attempt(&self, query: u64, attempt: u32, from: Instant) -> Came {
+        // Attempts are queries of their own for the tree.
+        let number = query * u64::from(self.attempts) + u64::from(attempt);
+        let deadline = Deadline::at(from + self.patience);
+        if let Some(gate) = &self.gate {
+            let pass = match gate.enter(Priority::Interactive, deadline).await {
+                Ok(pass) => pass,
+                Err(_) => return Came::Refused(gate.admission().pushback()),
+            };
+            let came = self.search(number, deadline).await;
+            pass.ended();
+            return came;
+        }
+        if self.stops {
+            let waited = timeout(self.patience, self.search(number, deadline)).await;
+            return waited.unwrap_or(Came::Nothing);
+        }
+        // The search goes on when nobody waits for it.
+        let (world, far) = (self.world.clone(), Deadline::after(FOREVER));
+        let search = tokio::spawn(async move { search(&world, number, far).await });
+        match timeout(self.patience, search).await {
+            Ok(Ok(came)) => came,
+            Ok(Err(_)) | Err(_) => Came::Nothing,
+        }
+    }
+
+    async fn search(&self, number: u64, deadline: Deadline) -> Came {
+        search(&self.world, number, deadline).await
+    }
+}
+
+async fn search(world: &World, number: u64, deadline: Deadline) -> Came {
+    let (id, request) = world.query(number);
+    let context = RequestContext::new(id, AttemptId(0), deadline);
+    let gathered = world.callers[0].search(&context, &world.routing, request).await;
+    let answered =
+        gathered.shards.iter().filter(|reply| reply.outcome == v1::Outcome::Answered as i32).count();
+    match answered {
+        0 => Came::Nothing,
+        all if all == gathered.shards.len() && !deadline.expired() => Came::Good,
+        _ => Came::Partial,
+    }
+}
