@@ -5,7 +5,7 @@
 //!
 //! Rule: **closed** until 5 calls in a row were lost (it is **gone**), until of 5 in a row nothing came back, lost or late,
 //! or until half of at least 20 calls within 10 s failed or were late (it is **failing**). Then **open** for 1 s, twice as long after each failed
-//! probe, at most 10 s, drawn between 75 and 125 % so that callers do not all come back in one instant. Then **half
+//! probe, at most 5 s, drawn between 75 and 125 % so that callers do not all come back in one instant. Then **half
 //! open**: one call at a time is let through as a probe; its success closes the breaker, its failure opens it again.
 //! While open, only what was begun after it opened counts: late news of an old call decide nothing. After a minute of
 //! quiet the next opening begins with 1 s again.
@@ -29,7 +29,7 @@ const LEAST: u32 = 20;
 /// Share of failed and late calls that opens it.
 const SHARE: f64 = 0.5;
 /// First time it stays open, and longest.
-const OPEN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
+const OPEN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
 /// Quiet after which earlier openings are forgotten.
 const QUIET: Duration = Duration::from_mins(1);
 /// A probe whose end was never told is given up.
