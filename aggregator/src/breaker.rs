@@ -3,9 +3,9 @@
 //! A retry hides one failure of one query; without a breaker every query goes on paying for the same dead replica, and
 //! with R = 2 one of two first tries is wasted for as long as the replica is away.
 //!
-//! Rule: **closed** until 5 calls in a row were lost (nothing came back: it is **gone**), or until half of at least 20
-//! calls within 10 s failed or were late (it is **failing**). Then **open** for 1 s, twice as long after each failed
-//! probe, at most 10 s, drawn between 75 and 125 % so that callers do not all come back in one instant. Then **half
+//! Rule: **closed** until 5 calls in a row were lost (it is **gone**), until of 5 in a row nothing came back, lost or late,
+//! or until half of at least 20 calls within 10 s failed or were late (it is **failing**). Then **open** for 1 s, twice as long after each failed
+//! probe, at most 5 s, drawn between 75 and 125 % so that callers do not all come back in one instant. Then **half
 //! open**: one call at a time is let through as a probe; its success closes the breaker, its failure opens it again.
 //! While open, only what was begun after it opened counts: late news of an old call decide nothing. After a minute of
 //! quiet the next opening begins with 1 s again.
@@ -22,14 +22,14 @@ use tokio::time::Instant;
 
 use crate::load::window::Window;
 
-/// Lost calls in a row that open it.
-const LOST_IN_A_ROW: u32 = 5;
+/// Lost calls in a row that open it, and lost or late ones.
+const IN_A_ROW: u32 = 5;
 /// Least calls of which a share is taken.
 const LEAST: u32 = 20;
 /// Share of failed and late calls that opens it.
 const SHARE: f64 = 0.5;
 /// First time it stays open, and longest.
-const OPEN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
+const OPEN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
 /// Quiet after which earlier openings are forgotten.
 const QUIET: Duration = Duration::from_mins(1);
 /// A probe whose end was never told is given up.
@@ -40,9 +40,11 @@ const PROBE_PATIENCE: Duration = Duration::from_mins(1);
 pub enum Sign {
     /// It answered.
     Good,
-    /// It failed or was late.
+    /// It failed.
     Bad,
-    /// Nothing came back.
+    /// Nothing came back in the time it had.
+    Late,
+    /// It could not be reached, or the connection broke.
     Lost,
 }
 
@@ -78,6 +80,7 @@ struct Opened {
 #[derive(Debug, Clone, Default)]
 pub struct Breaker {
     lost_in_a_row: u32,
+    silent_in_a_row: u32,
     /// Calls, and failed ones.
     window: Window,
     opened: Option<Opened>,
@@ -118,12 +121,15 @@ impl Breaker {
         if let Some(opened) = self.opened {
             return began >= opened.at && self.while_open(opened, sign, now, lot);
         }
-        self.lost_in_a_row = if sign == Sign::Lost { self.lost_in_a_row + 1 } else { 0 };
+        let one_more = |count: u32, counts: bool| if counts { count.saturating_add(1) } else { 0 };
+        self.lost_in_a_row = one_more(self.lost_in_a_row, sign == Sign::Lost);
+        self.silent_in_a_row = one_more(self.silent_in_a_row, matches!(sign, Sign::Lost | Sign::Late));
         self.window.add(1, u32::from(sign != Sign::Good), now);
         let (calls, failed) = self.window.sums(now);
-        let fault = if self.lost_in_a_row >= LOST_IN_A_ROW {
+        let failing = calls >= LEAST && f64::from(failed) >= SHARE * f64::from(calls);
+        let fault = if self.lost_in_a_row >= IN_A_ROW {
             Fault::Gone
-        } else if calls >= LEAST && f64::from(failed) >= SHARE * f64::from(calls) {
+        } else if failing || self.silent_in_a_row >= IN_A_ROW {
             Fault::Failing
         } else {
             return false;

@@ -115,7 +115,13 @@ impl Root {
         let result = self.admitted(asked, trail, step).await;
         // Only what was searched tells how long searching takes.
         if matches!(result, Ok(_) | Err(Error::NothingAnswered { .. } | Error::UnderCoverage { .. })) {
-            pass.ended();
+            // Quick because leaves refused is not quick.
+            let shed = |reply: &v1::ShardReply| reply.outcome == v1::Outcome::Shed as i32;
+            if trail.gathered.shards.iter().any(shed) {
+                pass.cut();
+            } else {
+                pass.ended();
+            }
         }
         result
     }

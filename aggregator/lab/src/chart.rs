@@ -74,7 +74,7 @@ pub fn svg(rows: &[Vec<Panel>]) -> Result<String> {
     Ok(text)
 }
 
-fn draw<'a>(panel: &Panel, area: &DrawingArea<SVGBackend<'a>, Shift>) -> Result<()> {
+fn draw(panel: &Panel, area: &DrawingArea<SVGBackend<'_>, Shift>) -> Result<()> {
     let points = || panel.series.iter().flat_map(|series| &series.points);
     let x = range(points().map(|point| point.0), panel.ratio_x);
     let y = range(points().map(|point| point.1), panel.ratio_y);
@@ -100,13 +100,11 @@ fn range(values: impl Iterator<Item = f64>, ratio: bool) -> Range<f64> {
     if ratio { low / 1.15..high * 1.15 } else { low.min(0.0)..high.max(low.min(0.0) + 1e-9) * 1.05 }
 }
 
-fn number(value: &f64) -> String {
-    let decimals = if *value >= 10.0 || *value == 0.0 {
-        0
-    } else if *value >= 1.0 {
-        1
-    } else {
-        2
+fn number(value: f64) -> String {
+    let decimals = match value {
+        v if v >= 10.0 || v == 0.0 => 0,
+        v if v >= 1.0 => 1,
+        _ => 2,
     };
     format!("{value:.decimals$}")
 }
@@ -124,8 +122,8 @@ where
         .y_desc(&panel.y)
         .x_labels(8)
         .y_labels(8)
-        .x_label_formatter(&number)
-        .y_label_formatter(&number)
+        .x_label_formatter(&|value| number(*value))
+        .y_label_formatter(&|value| number(*value))
         .label_style(("sans-serif", 12))
         .draw()
         .map_err(failed)?;

@@ -66,21 +66,7 @@ impl World {
     pub fn new(workload: &Workload, policy: &Policy) -> Result<Self> {
         let scale = Scale::new(workload.scale)?;
         let start = Instant::now();
-        let ground = Arc::new(Ground {
-            scale,
-            latency: workload.latency,
-            seed: workload.seed,
-            workers: workload.workers,
-            cancel: workload.cancel,
-            slowness: workload.slowness.clone(),
-            warmup: workload.warmup,
-            protected: workload.protected.map(|protect| Protected {
-                room: protect.room as usize,
-                shed_after: scale.span(protect.shed_after),
-            }),
-            travel: scale.span(workload.travel),
-            start,
-        });
+        let ground = Arc::new(ground(workload, scale, start));
         let mut routing = RoutingSnapshot { epoch: Epoch(1), ..RoutingSnapshot::default() };
         let mut corpus = CorpusRouting { version: Some(Version(VERSION)), ..CorpusRouting::default() };
         let (mut leaves, mut siblings, mut peers) = (Vec::new(), Vec::new(), BTreeMap::new());
@@ -157,6 +143,25 @@ impl World {
             sums[number % replicas] += leaf.counts();
         }
         sums
+    }
+}
+
+/// What all leaves share.
+fn ground(workload: &Workload, scale: Scale, start: Instant) -> Ground {
+    Ground {
+        scale,
+        latency: workload.latency,
+        seed: workload.seed,
+        workers: workload.workers,
+        cancel: workload.cancel,
+        slowness: workload.slowness.clone(),
+        warmup: workload.warmup,
+        protected: workload.protected.map(|protect| Protected {
+            room: protect.room as usize,
+            shed_after: scale.span(protect.shed_after),
+        }),
+        travel: scale.span(workload.travel),
+        start,
     }
 }
 

@@ -14,7 +14,7 @@ enum Step {
     Is(&'static str),
 }
 
-use Sign::{Bad, Good, Lost};
+use Sign::{Bad, Good, Late, Lost};
 use Step::{Calls, Is, Probe, Wait};
 
 fn word(position: Position) -> &'static str {
@@ -45,6 +45,11 @@ async fn play(name: &str, steps: Vec<Step>) {
 async fn each_sequence_ends_where_it_should() {
     let table = [
         ("five lost in a row", vec![Calls(4, Lost), Is("closed"), Calls(1, Lost), Is("gone")]),
+        (
+            "five without a word",
+            vec![Calls(3, Late), Calls(1, Lost), Is("closed"), Calls(1, Late), Is("failing")],
+        ),
+        ("a failure is a word", vec![Calls(4, Late), Calls(1, Bad), Calls(4, Late), Is("closed")]),
         ("an answer between", vec![Calls(4, Lost), Calls(1, Good), Calls(4, Lost), Is("closed")]),
         ("failures are not lost", vec![Calls(19, Bad), Is("closed"), Calls(1, Bad), Is("failing")]),
         ("half of twenty", vec![Calls(11, Good), Calls(10, Bad), Is("closed"), Calls(1, Bad), Is("failing")]),
@@ -68,7 +73,7 @@ async fn each_sequence_ends_where_it_should() {
             ],
         ),
         (
-            "a failed probe doubles, to 10 s",
+            "a failed probe doubles, to 5 s",
             vec![
                 Calls(5, Lost),
                 Wait(1000),
@@ -85,14 +90,14 @@ async fn each_sequence_ends_where_it_should() {
                 Is("gone"),
                 Wait(1),
                 Calls(1, Lost),
-                Wait(8000),
+                Wait(5000),
                 Calls(1, Lost),
-                Wait(9999),
+                Wait(4999),
                 Is("gone"),
                 Wait(1),
                 Is("half open"),
                 Calls(1, Lost),
-                Wait(10_000),
+                Wait(5000),
                 Is("half open"),
             ],
         ),

@@ -62,7 +62,7 @@ impl State {
             Ending::Failed => Some(Sign::Bad),
             Ending::Late | Ending::Outlasted => {
                 let late = self.estimate.usual().is_none_or(|usual| took >= usual * LATE);
-                late.then_some(Sign::Bad)
+                late.then_some(Sign::Late)
             }
             Ending::Nothing => None,
         }

@@ -153,6 +153,14 @@ impl Place {
         gradient.ended(now, took, admission.in_flight());
         admission.limit.store(gradient.limit(), Ordering::Relaxed);
     }
+
+    /// The call ended without all it wanted, because what it asks below is overloaded.
+    pub fn cut(self) {
+        let admission = &self.admission;
+        let mut gradient = admission.gradient.lock();
+        gradient.cut(Instant::now(), admission.in_flight());
+        admission.limit.store(gradient.limit(), Ordering::Relaxed);
+    }
 }
 
 impl Drop for Place {

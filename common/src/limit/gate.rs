@@ -159,6 +159,13 @@ impl Pass {
             place.ended();
         }
     }
+
+    /// The call ended without all it wanted, because what it asks below is overloaded.
+    pub fn cut(mut self) {
+        if let Some(place) = self.place.take() {
+            place.cut();
+        }
+    }
 }
 
 impl Drop for Pass {

@@ -26,6 +26,11 @@ const SMOOTHING: f64 = 0.3;
 /// Share of the distance by which the baseline rises in a calm window, and in a crowded one.
 const RISE: [f64; 2] = [1.0 / 32.0, 1.0 / 1024.0];
 
+/// Share of calls that were cut by an overload below from which on a window makes the limit smaller, and by how much.
+/// What is refused below is refused quickly: judged by its latency alone, an overloaded tree looks fast.
+const CUT: f64 = 0.05;
+const CUT_STEP: f64 = 0.7;
+
 /// Where the limit may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
@@ -49,6 +54,7 @@ struct Window {
     since: Instant,
     sum: f64,
     count: u32,
+    cut: u32,
     most: u32,
 }
 
@@ -56,7 +62,7 @@ impl Gradient {
     /// Begins in the middle.
     pub fn new(bounds: Bounds, now: Instant) -> Self {
         let bounds = Bounds { min: bounds.min.max(1).min(bounds.max), max: bounds.max };
-        let window = Window { since: now, sum: 0.0, count: 0, most: 0 };
+        let window = Window { since: now, sum: 0.0, count: 0, cut: 0, most: 0 };
         let limit = (f64::from(bounds.min) * f64::from(bounds.max)).sqrt();
         Self { bounds, limit, baseline: 0.0, window }
     }
@@ -75,14 +81,34 @@ impl Gradient {
     pub fn ended(&mut self, now: Instant, latency: Duration, in_flight: u32) {
         self.window.sum += latency.as_secs_f64();
         self.window.count += 1;
+        self.seen(now, in_flight);
+    }
+
+    /// A call ended without all it wanted, because what it asks below is overloaded: its time says nothing, that it
+    /// was cut says that there are too many.
+    pub fn cut(&mut self, now: Instant, in_flight: u32) {
+        self.window.cut += 1;
+        self.seen(now, in_flight);
+    }
+
+    fn seen(&mut self, now: Instant, in_flight: u32) {
         self.window.most = self.window.most.max(in_flight);
-        if self.window.count >= SAMPLES && now.saturating_duration_since(self.window.since) >= WINDOW {
+        if self.window.count + self.window.cut >= SAMPLES
+            && now.saturating_duration_since(self.window.since) >= WINDOW
+        {
             self.step();
-            self.window = Window { since: now, sum: 0.0, count: 0, most: 0 };
+            self.window = Window { since: now, sum: 0.0, count: 0, cut: 0, most: 0 };
         }
     }
 
     fn step(&mut self) {
+        let Window { count, cut, most, .. } = self.window;
+        if f64::from(cut) > CUT * f64::from(count + cut) {
+            if f64::from(most) * 2.0 >= self.limit {
+                self.limit = (self.limit * CUT_STEP).max(f64::from(self.bounds.min));
+            }
+            return;
+        }
         let short = (self.window.sum / f64::from(self.window.count)).max(1e-6);
         let crowded = f64::from(self.window.most) * 2.0 >= self.limit;
         if self.baseline == 0.0 || short < self.baseline {
@@ -158,6 +184,23 @@ mod tests {
         run(&mut calm, &mut now, 5, 10, 3);
         run(&mut calm, &mut now, 150, 100, 3);
         assert!(calm.baseline() > Duration::from_millis(90), "{calm:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn quick_refusals_below_are_no_reason_to_take_on_more() {
+        let mut now = Instant::now();
+        let mut gradient = Gradient::new(BOUNDS, now);
+        for call in 0..60 * SAMPLES {
+            now += WINDOW / SAMPLES;
+            if call % 2 == 0 {
+                gradient.cut(now, 400)
+            } else {
+                gradient.ended(now, Duration::from_millis(2), 400)
+            }
+        }
+        assert_eq!((gradient.limit(), gradient.baseline()), (8, Duration::ZERO));
+        run(&mut gradient, &mut now, 40, 10, 400);
+        assert_eq!(gradient.limit(), 400);
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,3 +1,5 @@
+//! Order, workers, what becomes of abandoned work, and copies told apart.
+
 use std::{sync::Arc, time::Duration};
 
 use canopy_common::{

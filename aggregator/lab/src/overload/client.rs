@@ -101,12 +101,15 @@ impl Client {
         let number = query * u64::from(self.attempts) + u64::from(attempt);
         let deadline = Deadline::at(from + self.patience);
         if let Some(gate) = &self.gate {
-            let pass = match gate.enter(Priority::Interactive, deadline).await {
-                Ok(pass) => pass,
-                Err(_) => return Came::Refused(gate.admission().pushback()),
+            let Ok(pass) = gate.enter(Priority::Interactive, deadline).await else {
+                return Came::Refused(gate.admission().pushback());
             };
             let came = self.search(number, deadline).await;
-            pass.ended();
+            if matches!(came, Came::Good) {
+                pass.ended();
+            } else {
+                pass.cut();
+            }
             return came;
         }
         if self.stops {

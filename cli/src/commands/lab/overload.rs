@@ -44,6 +44,9 @@ pub struct Args {
     /// Workers of a leaf
     #[arg(long, default_value_t = 4)]
     workers: u32,
+    /// Queries that the root lets run at once in any case; above it the limit adapts
+    #[arg(long, default_value_t = 64)]
+    min_in_flight: u32,
     /// Share of calls that take 180 to 220 ms
     #[arg(long, value_parser = share, default_value = "0")]
     hiccups: f64,
@@ -73,6 +76,7 @@ pub fn run(args: &Args) -> Result<()> {
         times: (second(args.from), second(args.until), second(args.end)),
         patience: args.patience,
         attempts: args.attempts,
+        in_flight: (args.min_in_flight, 1024),
         seed: args.seed,
         threads: threads(args.threads),
         ..Settings::default()
