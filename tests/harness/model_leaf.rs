@@ -185,7 +185,7 @@ struct Walk {
     ended: bool,
     running: Running,
     workers: Option<Arc<Semaphore>>,
-    _working: Option<OwnedSemaphorePermit>,
+    working: Option<OwnedSemaphorePermit>,
     waited: Duration,
 }
 
@@ -199,7 +199,7 @@ impl Walk {
         if self.next == 0 {
             if let Some(workers) = self.workers.take() {
                 let came = Instant::now();
-                self._working = workers.acquire_owned().await.ok();
+                self.working = workers.acquire_owned().await.ok();
                 self.waited = came.elapsed();
             }
             sleep(self.script.start).await;
@@ -334,7 +334,7 @@ impl SearchNode for ModelLeaf {
             ended: false,
             running: Running::begin(&self.seen),
             workers: self.workers.lock().clone(),
-            _working: None,
+            working: None,
             waited: Duration::ZERO,
         };
         stream::unfold(walk, Walk::step).boxed()
