@@ -62,7 +62,7 @@ fn searches(tree: &ModelTree) -> u64 {
 /// `sent`, `won`, `lost`, `failed` of the root's engine.
 fn counted(tree: &ModelTree) -> [u64; 4] {
     let metrics = &tree.gatherer.hedging().metrics;
-    [&metrics.sent, &metrics.won, &metrics.lost, &metrics.failed].map(|counter| counter.get())
+    [metrics.sent.get(), metrics.won.get(), metrics.lost.get(), metrics.failed.get()]
 }
 
 fn fates(gathered: &Gathered) -> Vec<(String, &str)> {

@@ -20,7 +20,7 @@ pub const SUBTREE_PART: f64 = 0.2;
 /// Branches of one second that may be retried transparently.
 const FUSE_SHARE: f64 = 0.25;
 /// That many may be, however few branches there were.
-const FUSE_FLOOR: f64 = 10.0;
+const FUSE_FLOOR: f64 = 50.0;
 const FUSE_WINDOW: Duration = Duration::from_secs(1);
 
 /// Limits of a bucket.

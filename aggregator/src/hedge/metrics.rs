@@ -99,8 +99,9 @@ mod tests {
     fn what_was_decided_and_how_hedges_ended_is_shown() {
         let registry = Registry::new();
         let metrics = HedgeMetrics::new("root", &registry);
-        let fates = [Fate::Won, Fate::Lost, Fate::Failed, Fate::Cancelled];
-        fates.into_iter().for_each(|fate| metrics.ended(fate));
+        for fate in [Fate::Won, Fate::Lost, Fate::Failed, Fate::Cancelled] {
+            metrics.ended(fate);
+        }
         let delays = Delays {
             first: Duration::from_millis(20),
             second: Some(Duration::from_millis(42)),

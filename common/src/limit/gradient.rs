@@ -193,9 +193,9 @@ mod tests {
         for call in 0..60 * SAMPLES {
             now += WINDOW / SAMPLES;
             if call % 2 == 0 {
-                gradient.cut(now, 400)
+                gradient.cut(now, 400);
             } else {
-                gradient.ended(now, Duration::from_millis(2), 400)
+                gradient.ended(now, Duration::from_millis(2), 400);
             }
         }
         assert_eq!((gradient.limit(), gradient.baseline()), (8, Duration::ZERO));
