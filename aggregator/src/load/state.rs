@@ -62,7 +62,8 @@ impl State {
             Ending::Failed => Some(Sign::Bad),
             Ending::Late | Ending::Outlasted => {
                 let late = self.estimate.usual().is_none_or(|usual| took >= usual * LATE);
-                late.then_some(Sign::Late)
+                // A call behind a stall is outlasted with all behind it: that is no silence.
+                late.then_some(if ending == Ending::Late { Sign::Late } else { Sign::Bad })
             }
             Ending::Nothing => None,
         }
