@@ -158,9 +158,14 @@ fn ties_are_walked_once_while_replicas_alternate() {
     world::run(async {
         let (_shelf, cluster) = ties().await;
         for sort in ["", "host", "-published"] {
+            // Not with every page: connections that are refused all the time, to half of all nodes, are more than the fuse
+            // of free retries allows.
             let alternate = |page: usize| {
+                if !page.is_multiple_of(20) {
+                    return;
+                }
                 let (lost, back) =
-                    if page.is_multiple_of(2) { ("leaf-0", "leaf-1") } else { ("leaf-1", "leaf-0") };
+                    if page.is_multiple_of(40) { ("leaf-0", "leaf-1") } else { ("leaf-1", "leaf-0") };
                 cluster.link(back, Link::Open);
                 cluster.link(lost, Link::Cut);
             };

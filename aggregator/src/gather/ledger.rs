@@ -170,11 +170,16 @@ impl Ledger {
         }
     }
 
+    /// Whether the shard's answer covers all of it.
+    pub fn whole(&self, shard: u32) -> bool {
+        let line = self.line(shard);
+        line.settled && line.held.as_ref().is_some_and(whole)
+    }
+
     /// Says of an answer that was taken whole that something of it was cut after all.
     pub fn cut(&mut self, shard: u32, cut: v1::Cut) {
         if let Some(reply) = &mut self.line_mut(shard).held
-            && answered(reply)
-            && reply.cut == v1::Cut::None as i32
+            && whole(reply)
         {
             reply.cut = cut as i32;
         }
@@ -217,6 +222,11 @@ impl Ledger {
 
 fn answered(reply: &v1::ShardReply) -> bool {
     reply.outcome == v1::Outcome::Answered as i32
+}
+
+/// An answer of which nothing was cut.
+pub fn whole(reply: &v1::ShardReply) -> bool {
+    answered(reply) && reply.cut == v1::Cut::None as i32
 }
 
 fn cut(reply: &v1::ShardReply) -> bool {

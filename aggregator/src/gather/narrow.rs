@@ -19,6 +19,7 @@ use super::{
     attempt::{Fate, Kind},
     dispatch::Asking,
     event::Event,
+    ledger::{Accepted, whole},
     retry::History,
     run::Run,
 };
@@ -92,15 +93,16 @@ impl Run {
         self.narrow.asked = asked.collect();
     }
 
-    /// Notes a message that was as long as it may be.
-    pub(super) fn filled(&mut self, index: usize, reply: &v1::SearchReply) {
+    /// Notes a message that was as long as it may be, with the shards whose answer was taken.
+    pub(super) fn filled(&mut self, index: usize, hits: &[v1::Hit], accepted: &[Accepted]) {
         let attempt = &self.attempts[index];
         let asked = self.narrow.of(attempt.branch);
-        if reply.hits.len() < asked as usize || asked as usize >= self.merge.k() {
+        if hits.len() < asked as usize || asked as usize >= self.merge.k() {
             return;
         }
-        let Some(last) = reply.hits.last() else { return };
-        let shards = reply.shards.iter().map(|shard| attempt.shards[shard.shard as usize]).collect();
+        let Some(last) = hits.last() else { return };
+        let taken = attempt.shards.iter().zip(accepted).filter(|(_, verdict)| **verdict != Accepted::Late);
+        let shards = taken.map(|(shard, _)| *shard).collect();
         let last = (convert::sort_key(last), attempt.shards[last.shard as usize]);
         self.narrow.full.push(Full { branch: attempt.branch, shards, last });
     }
@@ -129,6 +131,11 @@ impl Run {
             if !self.merge.beats_the_last((&last.0, last.1)) {
                 continue;
             }
+            let whole = |shard: &u32| self.ledger.whole(*shard);
+            let shards: Vec<u32> = shards.into_iter().filter(whole).collect();
+            if shards.is_empty() {
+                continue;
+            }
             match again.iter_mut().find(|(known, _)| *known == branch) {
                 Some((_, known)) => known.extend(
                     shards.iter().filter(|shard| !known.contains(shard)).copied().collect::<Vec<_>>(),
@@ -155,25 +162,28 @@ impl Run {
         self.attempts.iter().any(pending)
     }
 
-    /// Takes a message of an attempt that asked for more: its shards are settled, only its hits are new.
+    /// Takes a message of an attempt that asked for more: its shards are settled, only its hits are new. Only what the
+    /// first answer covered is taken: the same version, whole.
     pub(super) fn widened(&mut self, index: usize, reply: v1::SearchReply) -> bool {
         let wanted = self.request.version;
         let attempt = &mut self.attempts[index];
+        let mut taken = vec![false; attempt.shards.len()];
         for shard in &reply.shards {
-            attempt.replied[shard.shard as usize] = true;
+            let at = shard.shard as usize;
+            attempt.replied[at] = true;
             attempt.waiting -= 1;
-            if shard.outcome == v1::Outcome::Answered as i32
-                && shard.cut == v1::Cut::None as i32
-                && shard.version == wanted
-            {
-                let asked = attempt.shards[shard.shard as usize];
-                self.narrow.open.retain(|open| *open != asked);
-            }
+            taken[at] = shard.version == wanted && whole(shard);
         }
         for mut hit in reply.hits {
-            hit.shard = attempt.shards[hit.shard as usize];
-            self.merge.push(hit);
+            let at = hit.shard as usize;
+            if taken[at] {
+                hit.shard = attempt.shards[at];
+                self.merge.push(hit);
+            }
         }
+        self.narrow
+            .open
+            .retain(|open| !attempt.shards.iter().zip(&taken).any(|(shard, taken)| *taken && shard == open));
         if self.attempts[index].waiting == 0 {
             self.attempts[index].told(Ending::Answered);
             self.end(index, Fate::Won);

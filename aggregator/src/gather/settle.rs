@@ -46,7 +46,6 @@ impl Run {
         if self.attempts[index].kind == Kind::More {
             return self.widened(index, reply);
         }
-        self.filled(index, &reply);
         let full = self.merge.bytes() + self.ledger.bytes() > self.engine.config.merge_memory.0 as usize;
         let mut accepted = vec![Accepted::Late; self.attempts[index].shards.len()];
         let mut refused = Vec::new();
@@ -56,6 +55,7 @@ impl Run {
                 accepted[at] = verdict;
             }
         }
+        self.filled(index, &reply.hits, &accepted);
         self.merge_hits(index, reply.hits, &accepted);
         self.attempts[index].history.reached = true;
         self.elsewhere(index, refused);

@@ -169,7 +169,7 @@ mod tests {
     async fn a_quarter_of_the_branches_of_a_second_are_retried_and_a_few_always() {
         let start = Instant::now();
         let mut fuse = Fuse::new(start);
-        assert_eq!((0..100).filter(|_| fuse.retry(start)).count(), 10);
+        assert_eq!((0..200).filter(|_| fuse.retry(start)).count(), FUSE_FLOOR as usize);
         let mut fuse = Fuse::new(start);
         let mut again = 0;
         for n in 0..10_000_u64 {
@@ -180,6 +180,6 @@ mod tests {
         assert!((2400..=2600).contains(&again), "{again}");
         // After a silence nothing of it counts any more.
         let later = after(start, 60_000);
-        assert_eq!((0..100).filter(|_| fuse.retry(later)).count(), 10);
+        assert_eq!((0..200).filter(|_| fuse.retry(later)).count(), FUSE_FLOOR as usize);
     }
 }
