@@ -2,7 +2,7 @@
 //!
 //! The settings of `[leaf.fault]` are refused unless `leaf.allow_faults` is set, so that no copied file makes a
 //! production leaf slow. Rules: a fault waits on the search thread, as a real stall does, without burning the processor;
-//! it is drawn per search of a shard; a search that is stopped ends its wait within [`LOOK`].
+//! it is drawn per search of a shard; a search that is stopped ends its wait within one millisecond.
 
 use std::time::Duration;
 

@@ -1,9 +1,9 @@
 //! What a misspelt text may have meant: each of its words that no document has is replaced by the closest word of the
 //! corpus, as documents write it. A hint for people: it changes no result.
 //!
-//! Rules: only words and phrases of the search field that are not excluded; only words of letters, of [`MIN_LETTERS`]
+//! Rules: only words and phrases of the search field that are not excluded; only words of letters, of `MIN_LETTERS`
 //! at least (shorter ones are near to everything); within one edit up to five letters, else two; a swap of neighbours is
-//! one. The closest wins, then the most frequent; it is in [`MIN_DOCUMENTS`] documents at least, so that one typing
+//! one. The closest wins, then the most frequent; it is in `MIN_DOCUMENTS` documents at least, so that one typing
 //! error does not suggest another. Everything of the text that is not replaced stays as it was typed.
 //!
 //! Each word walks the dictionary, so all of it keeps to a tenth of the time that is left and is called where blocking is
