@@ -31,14 +31,14 @@ mod withdraw;
 
 use std::sync::Arc;
 
-use canopy_common::{deps::Deps, ids::NodeId, request::RequestContext};
+use canopy_common::{config::Live, deps::Deps, ids::NodeId, request::RequestContext};
 use canopy_proto::v1;
 use canopy_topology::{config::Role, routing::RoutingSnapshot};
 
 use crate::{
     config::GatherConfig,
     endpoints::Endpoints,
-    hedge::{HedgeConfig, Hedging, metrics::HedgeMetrics},
+    hedge::{Hedging, metrics::HedgeMetrics},
     load::Loads,
     metrics::GatherMetrics,
     pick::{PickMetrics, Picker, Standings},
@@ -97,7 +97,7 @@ pub struct Gathered {
 pub struct Gatherer {
     pub(crate) node: NodeId,
     pub(crate) endpoints: Arc<dyn Endpoints>,
-    pub(crate) config: GatherConfig,
+    pub(crate) config: Live<GatherConfig>,
     pub(crate) loads: Arc<Loads>,
     pub(crate) picker: Picker,
     pub(crate) hedging: Hedging,
@@ -110,17 +110,18 @@ impl Gatherer {
         node: NodeId,
         role: Role,
         endpoints: Arc<dyn Endpoints>,
-        config: GatherConfig,
+        config: impl Into<Live<GatherConfig>>,
         deps: &Deps,
     ) -> Self {
+        let config = config.into();
         let registry = &deps.telemetry.registry;
         let metrics = GatherMetrics::new(role.as_str(), registry);
         let loads = Arc::new(Loads::new(deps.dice.stream("breaker")));
         Standings::register(role.as_str(), registry, &loads);
         let picks = PickMetrics::new(role.as_str(), registry);
-        let picker = Picker::new(node.clone(), config.pick, deps.dice.stream("pick"), picks);
+        let picker = Picker::new(node.clone(), config.get().pick, deps.dice.stream("pick"), picks);
         let hedges = HedgeMetrics::new(role.as_str(), registry);
-        let hedging = Hedging::new(HedgeConfig::from(&config), deps.dice.stream("hedge"), hedges);
+        let hedging = Hedging::new(config.clone(), deps.dice.stream("hedge"), hedges);
         Self { node, endpoints, config, loads, picker, hedging, metrics }
     }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use canopy_common::{
     admin::{self, AdminPages},
+    config::Live,
     deps::Deps,
     drain::Drain,
     ids::NodeId,
@@ -29,8 +30,8 @@ pub struct AggregatorServe {
     pub node: NodeId,
     /// `[aggregator]`.
     pub config: AggregatorConfig,
-    /// `[gather]`.
-    pub gather: GatherConfig,
+    /// `[gather]`; queries see what it holds when they begin.
+    pub gather: Live<GatherConfig>,
     /// `[rpc]`.
     pub rpc: RpcConfig,
     /// Who serves what.

@@ -5,6 +5,7 @@ pub mod config;
 pub mod failure;
 pub mod http;
 pub mod queries;
+pub mod reload;
 pub mod say;
 pub mod show;
 pub mod tree;

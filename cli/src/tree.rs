@@ -7,9 +7,10 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use anyhow::{Context, Result, anyhow};
-use canopy_aggregator::AggregatorServe;
+use canopy_aggregator::{AggregatorServe, config::GatherConfig};
 use canopy_common::{
     clock,
+    config::Live,
     deps::Deps,
     drain::Drain,
     ids::NodeId,
@@ -32,6 +33,7 @@ use crate::config::Config;
 pub struct Tree {
     /// Their topology, ports resolved.
     pub topology: TopologyConfig,
+    gather: Live<GatherConfig>,
     levels: [Level; 3],
 }
 
@@ -121,7 +123,8 @@ impl Tree {
         }
         let routing = RoutingSnapshot::from_static(&topology)
             .map_err(|problems| anyhow!("the topology is not valid:\n  {}", problems.join("\n  ")))?;
-        let mut tree = Self { topology, levels: Default::default() };
+        let gather = config.gather.clone().into();
+        let mut tree = Self { topology, gather, levels: Default::default() };
         let routing = Arc::new(routing);
         for node in tree.topology.nodes.clone() {
             if let Some(listeners) = listeners.remove(&node.id) {
@@ -155,7 +158,7 @@ impl Tree {
                 });
             }
             Role::Aggregator => {
-                let (config, gather) = (config.aggregator.clone(), config.gather.clone());
+                let (config, gather) = (config.aggregator.clone(), self.gather.clone());
                 let aggregator = AggregatorServe { node: id, config, gather, rpc, routing, grpc, admin };
                 nodes.spawn(async move {
                     canopy_aggregator::serve(aggregator, deps, drain)
@@ -164,7 +167,7 @@ impl Tree {
                 });
             }
             Role::Root => {
-                let (config, gather, store) = (config.root.clone(), config.gather.clone(), store.clone());
+                let (config, gather, store) = (config.root.clone(), self.gather.clone(), store.clone());
                 let http = admin.ok_or_else(|| {
                     anyhow!("root {name} has no `admin` address; hint: its HTTP API listens there")
                 })?;
@@ -176,6 +179,11 @@ impl Tree {
             }
         }
         Ok(())
+    }
+
+    /// New settings of the engine, for queries that begin from now on.
+    pub fn reload(&self, gather: GatherConfig) {
+        self.gather.set(gather);
     }
 
     /// HTTP addresses of the roots.

@@ -3,7 +3,9 @@
 //! problems listed, and every value knows where it came from.
 
 pub mod layers;
+pub mod live;
 pub mod units;
 
 pub use layers::{Layers, Origin, Problem, Section};
+pub use live::Live;
 pub use units::{Size, Time};

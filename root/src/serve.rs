@@ -6,6 +6,7 @@ use std::{sync::Arc, time::Duration};
 use canopy_aggregator::{config::GatherConfig, endpoints::EndpointSet, gather::Gatherer};
 use canopy_common::{
     admin::{AdminPages, Health},
+    config::Live,
     deps::Deps,
     drain::Drain,
     ids::NodeId,
@@ -38,8 +39,8 @@ pub struct RootServe {
     pub node: NodeId,
     /// `[root]`.
     pub config: RootConfig,
-    /// `[gather]`.
-    pub gather: GatherConfig,
+    /// `[gather]`; queries see what it holds when they begin.
+    pub gather: Live<GatherConfig>,
     /// `[rpc]`.
     pub rpc: RpcConfig,
     /// For manifests and statistics.

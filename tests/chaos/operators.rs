@@ -104,3 +104,42 @@ fn a_load_fails_with_its_queries_and_says_why() {
         assert!(ok);
     });
 }
+
+#[test]
+fn settings_of_the_engine_are_read_again_while_it_runs() {
+    stage::run(|stage| async move {
+        let mut fleet = Fleet::start(&stage.store(), &Shape::flat(2, 2), &[("web", SHARDS)], |_| ()).await;
+        let root = fleet.root();
+        let mode = || async { root.get("/status").await.ok().json["hedging"]["mode"].clone() };
+        assert_eq!(mode().await, "auto");
+        let file = fleet.config_file();
+        let sound = std::fs::read_to_string(&file).expect("a configuration");
+        let logged = |fleet: &Fleet, words: &str| {
+            let log = fleet.log("root-0");
+            let found = log.contains(words).then_some(());
+            async move { found }
+        };
+        let wait = std::time::Duration::from_secs(20);
+
+        std::fs::write(&file, format!("{sound}\n[gather]\nhedge = \"off\"\n[root]\nqueue = 7\n"))
+            .expect("written");
+        fleet.signal("root-0", Signal::Hangup);
+        canopy_tests::wait::wait_for("the new settings", wait, || logged(&fleet, "configuration read again"))
+            .await;
+        assert_eq!(mode().await, "off");
+        let log = fleet.log("root-0");
+        for words in ["gather.hedge", "setting reloaded", "root.queue", "at the next start"] {
+            assert!(log.contains(words), "{words}: {log}");
+        }
+
+        std::fs::write(&file, format!("{sound}\n[gather]\nhedge = \"sometimes\"\n")).expect("written");
+        fleet.signal("root-0", Signal::Hangup);
+        canopy_tests::wait::wait_for("the refusal", wait, || {
+            logged(&fleet, "the configuration was not reloaded")
+        })
+        .await;
+        assert_eq!(mode().await, "off");
+        let answer = root.search("web", &[EVERY, ("timeout_ms", "20000")]).await.ok();
+        assert_eq!(answer.json["coverage"]["complete"], true);
+    });
+}

@@ -147,10 +147,8 @@ async fn settings_are_swapped_while_it_runs() {
         leaf.script(|script| script.start = ms(40.0));
     }
     assert_eq!(tree.search(silent(), ms(300.0)).await.tail.hedges, 0);
-    let hedging = tree.gatherer.hedging();
-    let mut config = (*hedging.config()).clone();
-    config.mode = HedgeMode::Delay(ms(10.0));
-    hedging.set(config);
+    let settings = (*tree.gather.get()).clone();
+    tree.gather.set(GatherConfig { hedge: HedgeMode::Delay(ms(10.0)), ..settings });
     assert_eq!(tree.search(silent(), ms(300.0)).await.tail.hedges, 10);
 }
 

@@ -60,7 +60,7 @@ async fn served(max_in_flight: u32) -> Served {
     let serve = AggregatorServe {
         node: "agg-0".into(),
         config: AggregatorConfig { max_in_flight, ..Default::default() },
-        gather: GatherConfig::default(),
+        gather: GatherConfig::default().into(),
         rpc: RpcConfig::default(),
         routing: routing.clone(),
         grpc,
@@ -157,7 +157,7 @@ async fn a_node_of_another_role_does_not_serve() {
     let serve = AggregatorServe {
         node: "leaf-0".into(),
         config: AggregatorConfig::default(),
-        gather: GatherConfig::default(),
+        gather: GatherConfig::default().into(),
         rpc: RpcConfig::default(),
         routing: Arc::new(routing),
         grpc: NetIo::tcp().bind("127.0.0.1:0").await.unwrap(),

@@ -15,6 +15,7 @@ use canopy_aggregator::{
 };
 use canopy_common::{
     clock,
+    config::Live,
     deadline::Deadline,
     deps::Deps,
     drain::Drain,
@@ -111,8 +112,9 @@ pub struct ModelTree {
     pub dice: Dice,
     /// Metrics of the root's engine.
     pub telemetry: Telemetry,
+    /// Engine settings of the root, swapped while it runs.
+    pub gather: Live<GatherConfig>,
     peers: Arc<Peers>,
-    gather: GatherConfig,
 }
 
 impl ModelTree {
@@ -147,9 +149,12 @@ impl ModelTree {
             nodes.insert(format!("agg-{number}").as_str().into(), aggregator.clone());
         }
         assert!(peers.0.set(nodes).is_ok(), "nodes are known once");
-        let (gatherer, telemetry) = engine("root", Role::Root, shape.seed);
+        let gather = Live::from(shape.gather.clone());
+        let of_root = deps(shape.seed);
+        let telemetry = of_root.telemetry.clone();
+        let gatherer = Gatherer::new("root".into(), Role::Root, peers.clone(), gather.clone(), &of_root);
+        let gatherer = Arc::new(gatherer);
         let dice = Dice::seeded(shape.seed ^ 0x51);
-        let gather = shape.gather.clone();
         Self { corpus, leaves, aggregators, routing, gatherer, dice, telemetry, peers, gather }
     }
 

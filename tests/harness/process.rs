@@ -30,6 +30,8 @@ pub enum Signal {
     Stop,
     /// Goes on.
     Continue,
+    /// Reads its configuration again.
+    Hangup,
 }
 
 /// The `canopy` binary of this build, built if it is not there or older than its sources.
@@ -183,6 +185,7 @@ impl Fleet {
             Signal::Terminate => libc::SIGTERM,
             Signal::Stop => libc::SIGSTOP,
             Signal::Continue => libc::SIGCONT,
+            Signal::Hangup => libc::SIGHUP,
         };
         let pid = i32::try_from(process.child.id()).expect("a process id");
         // SAFETY: kill has no memory effects; the child was not waited for yet, so its id is its own.

@@ -164,7 +164,7 @@ pub fn simulate(front: &Front) -> Seen {
             let serve = RootServe {
                 node: "root".into(),
                 config: RootConfig::default(),
-                gather,
+                gather: gather.into(),
                 rpc: RpcConfig::default(),
                 store,
                 routing,

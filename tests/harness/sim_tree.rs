@@ -280,7 +280,7 @@ async fn serve_aggregator(
     let serve = AggregatorServe {
         node: name.as_str().into(),
         config: AggregatorConfig::default(),
-        gather: scenario.shape.gather.clone(),
+        gather: scenario.shape.gather.clone().into(),
         rpc: scenario.rpc.clone(),
         routing,
         grpc: SimNet::io().bind("0.0.0.0:7000").await?,

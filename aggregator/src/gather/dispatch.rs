@@ -77,7 +77,7 @@ impl Run {
 
     /// Turns shards into branches; settles those that nobody holds.
     pub(super) fn plan(&mut self) {
-        let plan = plan::plan(&self.routing, &self.request, &self.engine.config, &self.engine.node);
+        let plan = plan::plan(&self.routing, &self.request, &self.config, &self.engine.node);
         self.template.epoch = self.routing.epoch.0;
         let version = self.request.version;
         for (shard, reason) in plan.unplaced {
@@ -224,7 +224,7 @@ impl Run {
         if self.branches[old].through != Through::Aggregator || history.reached || shards.is_empty() {
             return false;
         }
-        for around in plan::around(&self.routing, &self.request, shards, &self.engine.config) {
+        for around in plan::around(&self.routing, &self.request, shards, &self.config) {
             let (branch, shards) = (self.branches.len(), around.shards.clone());
             self.branches.push(around);
             self.hedges.dissolved(old);

@@ -27,7 +27,7 @@ use super::{
     narrow::Narrow,
     schedule::Schedule,
 };
-use crate::{merge::HitMerge, plan::Branch};
+use crate::{config::GatherConfig, merge::HitMerge, plan::Branch};
 
 /// How long after its end a search still takes replies that are already here.
 const DRAIN: Duration = Duration::from_millis(1);
@@ -40,6 +40,8 @@ pub type Withdrawal = (Vec<u32>, oneshot::Sender<u32>);
 /// One search at one node.
 pub struct Run {
     pub(super) engine: Arc<Gatherer>,
+    /// The settings it was begun with.
+    pub(super) config: Arc<GatherConfig>,
     pub(super) context: RequestContext,
     pub(super) routing: Arc<RoutingSnapshot>,
     pub(super) request: Arc<v1::SearchRequest>,
@@ -98,13 +100,10 @@ impl Run {
         routing: Arc<RoutingSnapshot>,
         request: Arc<v1::SearchRequest>,
     ) -> Self {
-        let schedule = Schedule::new(context.deadline, request.level, engine.config.reserve.0);
-        let completion = Completion::new(
-            request.completion.as_ref(),
-            &engine.config,
-            schedule.deadline,
-            schedule.finish_at,
-        );
+        let config = engine.config.get();
+        let schedule = Schedule::new(context.deadline, request.level, config.reserve.0);
+        let completion =
+            Completion::new(request.completion.as_ref(), &config, schedule.deadline, schedule.finish_at);
         let mut run = Self {
             template: Self::template(&request),
             ledger: Ledger::new(&request.shards),
@@ -113,6 +112,7 @@ impl Run {
             merge: HitMerge::of(&request),
             timer: Box::pin(sleep_until(schedule.finish_at)),
             gone: Box::pin(context.cancel.clone().cancelled_owned()),
+            config,
             completion,
             schedule,
             engine,

@@ -46,7 +46,7 @@ impl Run {
         if self.attempts[index].kind == Kind::More {
             return self.widened(index, reply);
         }
-        let full = self.merge.bytes() + self.ledger.bytes() > self.engine.config.merge_memory.0 as usize;
+        let full = self.merge.bytes() + self.ledger.bytes() > self.config.merge_memory.0 as usize;
         let mut accepted = vec![Accepted::Late; self.attempts[index].shards.len()];
         let mut refused = Vec::new();
         for shard in reply.shards {
@@ -129,7 +129,7 @@ impl Run {
                 reply = missing(shard, wanted, &skew, &node.0, why);
             } else if full {
                 self.engine.metrics.over_memory.inc();
-                let limit = self.engine.config.merge_memory;
+                let limit = self.config.merge_memory;
                 let why =
                     format!("{node}: the merge of this query is over {limit}; ask for fewer facet values");
                 reply = missing(shard, wanted, &Outcome::Failed(ErrorClass::Quota), &node.0, why);

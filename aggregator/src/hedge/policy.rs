@@ -9,7 +9,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
-use canopy_common::rng::Dice;
+use canopy_common::{config::Live, rng::Dice};
 use canopy_proto::v1::{self, query::Node};
 use parking_lot::{Mutex, RwLock};
 use tokio::time::Instant;
@@ -22,6 +22,7 @@ use super::{
     decision::{Asked, Decision},
     metrics::HedgeMetrics,
 };
+use crate::config::GatherConfig;
 
 /// Classes kept; more share coarser ones.
 const CLASSES: usize = 128;
@@ -96,9 +97,16 @@ pub enum Refusal {
     Denied,
 }
 
+fn made_of(config: Arc<GatherConfig>) -> (Arc<GatherConfig>, Arc<HedgeConfig>) {
+    let hedge = Arc::new(HedgeConfig::from(&*config));
+    (config, hedge)
+}
+
 /// The hedging of one engine.
 pub struct Hedging {
-    config: ArcSwap<HedgeConfig>,
+    live: Live<GatherConfig>,
+    /// What was made of which settings.
+    made: ArcSwap<(Arc<GatherConfig>, Arc<HedgeConfig>)>,
     classes: RwLock<BTreeMap<ClassKey, Arc<Class>>>,
     bucket: Mutex<Bucket>,
     fuse: Mutex<Fuse>,
@@ -109,12 +117,15 @@ pub struct Hedging {
 
 impl Hedging {
     /// Nothing seen yet, a full bucket.
-    pub fn new(config: HedgeConfig, dice: Dice, metrics: HedgeMetrics) -> Self {
-        let now = Instant::now();
+    pub fn new(config: impl Into<Live<GatherConfig>>, dice: Dice, metrics: HedgeMetrics) -> Self {
+        let (now, live) = (Instant::now(), config.into());
+        let made = made_of(live.get());
+        let config = &made.1;
         Self {
             bucket: Mutex::new(Bucket::new(now, config.limits)),
             fuse: Mutex::new(Fuse::new(now)),
-            config: ArcSwap::from_pointee(config),
+            made: ArcSwap::from_pointee(made),
+            live,
             classes: RwLock::default(),
             dice,
             metrics,
@@ -123,12 +134,14 @@ impl Hedging {
 
     /// The settings now.
     pub fn config(&self) -> Arc<HedgeConfig> {
-        self.config.load_full()
-    }
-
-    /// New settings, for queries from now on.
-    pub fn set(&self, config: HedgeConfig) {
-        self.config.store(Arc::new(config));
+        let (live, made) = (self.live.get(), self.made.load());
+        if Arc::ptr_eq(&live, &made.0) {
+            return made.1.clone();
+        }
+        let made = made_of(live);
+        let config = made.1.clone();
+        self.made.store(Arc::new(made));
+        config
     }
 
     /// The class of a key, or of a coarser one when there are too many.

@@ -2,7 +2,7 @@
 //!
 //! SIGTERM, the supervisor's, is announced first: readiness says no and everything is answered for the lame-duck time, so
 //! that balancers move on before connections are refused. Ctrl-C is not: whoever pressed it waits. Both then end what
-//! runs; a second signal ends the process at once.
+//! runs; a second signal ends the process at once. SIGHUP reads the configuration again (see `reload`).
 
 use std::{path::PathBuf, time::Duration};
 
@@ -12,8 +12,9 @@ use canopy_topology::config::{NodeConfig, Role};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::{
-    config::{Config, Loaded},
+    config::Config,
     failure::open_store,
+    reload::{Reload, Source},
     tree::{Surroundings, Tree},
 };
 
@@ -49,16 +50,18 @@ pub struct RoleArgs {
 
 /// Runs all nodes of the file.
 pub async fn up(args: UpArgs) -> Result<()> {
-    let config = Loaded::read(Some(&args.config), &args.set).checked()?;
+    let source = Source { file: args.config, set: args.set };
+    let config = source.read().checked()?;
     if config.topology.nodes.is_empty() {
         return Err(anyhow!("[topology] names no nodes; hint: see docs/operations.md for an example"));
     }
-    serve(&config, "canopy", |_| true).await
+    serve(&source, &config, "canopy", |_| true).await
 }
 
 /// Runs one node.
 pub async fn one(args: RoleArgs, role: Role) -> Result<()> {
-    let config = Loaded::read(Some(&args.config), &args.set).checked()?;
+    let source = Source { file: args.config, set: args.set };
+    let config = source.read().checked()?;
     let ids: Vec<&str> =
         config.topology.nodes.iter().filter(|node| node.role == role).map(|node| node.id.as_str()).collect();
     let wanted = match (&args.node, ids.as_slice()) {
@@ -80,14 +83,19 @@ pub async fn one(args: RoleArgs, role: Role) -> Result<()> {
             ));
         }
     };
-    serve(&config, &wanted, |node| node.id == wanted).await
+    serve(&source, &config, &wanted, |node| node.id == wanted).await
 }
 
 fn name(role: Role) -> String {
     format!("{role:?}").to_lowercase()
 }
 
-async fn serve(config: &Config, service: &str, here: impl Fn(&NodeConfig) -> bool) -> Result<()> {
+async fn serve(
+    source: &Source,
+    config: &Config,
+    service: &str,
+    here: impl Fn(&NodeConfig) -> bool,
+) -> Result<()> {
     let _traces = telemetry::init(&config.telemetry, service).map_err(|e| anyhow!(e))?;
     let store = open_store(&config.store.url)?;
     let mut signals = Signals::listen()?;
@@ -98,10 +106,14 @@ async fn serve(config: &Config, service: &str, here: impl Fn(&NodeConfig) -> boo
             tracing::info!("the search page is http://{}/", node.admin);
         }
     }
-    let first = tokio::select! {
-        biased;
-        ended = tree.ended() => return ended,
-        signal = signals.next() => signal,
+    let mut reload = Reload::listen(source)?;
+    let first = loop {
+        tokio::select! {
+            biased;
+            ended = tree.ended() => return ended,
+            signal = signals.next() => break signal,
+            gather = reload.next() => tree.reload(gather),
+        }
     };
     let lame_duck = first.lame_duck(config.rpc.lame_duck.0);
     tracing::info!(signal = first.name(), ?lame_duck, "leaving: not ready from now on");

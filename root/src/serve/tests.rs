@@ -69,7 +69,7 @@ async fn a_whole_root_over_tcp_starts_answers_and_leaves() {
     let parts = RootServe {
         node: NodeId::from("root-0"),
         config: RootConfig::default(),
-        gather: GatherConfig::default(),
+        gather: GatherConfig::default().into(),
         rpc: rpc.clone(),
         store: store(dir.path()).await,
         routing: routing(),

@@ -7,7 +7,10 @@ use super::*;
 use crate::config::GatherConfig;
 
 fn hedging(seed: u64) -> Hedging {
-    let config = HedgeConfig::from(&GatherConfig::default());
+    following(GatherConfig::default().into(), seed)
+}
+
+fn following(config: Live<GatherConfig>, seed: u64) -> Hedging {
     Hedging::new(config, Dice::seeded(seed), HedgeMetrics::new("root", &Registry::new()))
 }
 
@@ -87,13 +90,14 @@ async fn one_due_hedge_in_a_thousand_is_withheld_and_seeds_repeat() {
 
 #[tokio::test(start_paused = true)]
 async fn an_empty_bucket_denies_and_counts_and_new_settings_hold_from_then_on() {
-    let hedging = hedging(1);
+    let live = Live::from(GatherConfig::default());
+    let hedging = following(live.clone(), 1);
     let config = hedging.config();
     assert!((0..256).all(|_| hedging.may_hedge(&config, 1, false).is_ok()));
     assert_eq!(hedging.may_hedge(&config, 1, false), Err(Refusal::Denied));
     assert!(!hedging.spend(&config, 1));
     assert_eq!(hedging.metrics.denied.get(), 2);
+    live.set(GatherConfig { hedge: crate::hedge::HedgeMode::Off, ..Default::default() });
     let changed = HedgeConfig { mode: crate::hedge::HedgeMode::Off, ..(*config).clone() };
-    hedging.set(changed.clone());
     assert_eq!(*hedging.config(), changed);
 }
