@@ -155,7 +155,7 @@ impl ModelTree {
         let gatherer = Gatherer::new("root".into(), Role::Root, peers.clone(), gather.clone(), &of_root);
         let gatherer = Arc::new(gatherer);
         let dice = Dice::seeded(shape.seed ^ 0x51);
-        Self { corpus, leaves, aggregators, routing, gatherer, dice, telemetry, peers, gather }
+        Self { corpus, leaves, aggregators, routing, gatherer, dice, telemetry, gather, peers }
     }
 
     /// The engine of one more root over the same nodes, with knowledge and dice of its own.
