@@ -122,7 +122,7 @@ impl Searching {
         let in_flight = self.place.place.in_flight();
         let mut reply = self.run.batch(decision, in_flight);
         if let Some(call) = &mut reply.call {
-            call.draining = self.drain.started();
+            call.draining = self.drain.leaving();
         }
         let Some(decision) = decision else { return (Ok(reply), Some(self)) };
         if self.run.took() >= self.slow_threshold {

@@ -210,13 +210,14 @@ impl Tree {
         }
     }
 
-    /// Says that everybody leaves, answers on for `lame_duck`, drains, and waits for all roles.
+    /// The level that others ask says that it leaves, answers on for `lame_duck`, and drains; then the next below, until all
+    /// have. Those below do not say so before: whom they answer is still here.
     pub async fn stop(mut self, lame_duck: Duration) -> Result<()> {
-        for level in &self.levels {
-            level.drain.leave();
-        }
         let mut lame_duck = Some(lame_duck);
         for level in &mut self.levels {
+            if level.nodes.is_empty() {
+                continue;
+            }
             level.drain.start_after(lame_duck.take().unwrap_or_default()).await;
             while let Some(ended) = level.nodes.join_next().await {
                 ended??;

@@ -80,7 +80,8 @@ impl LeafConfig {
     /// Where the limit of running searches may be: as many as are taken at once, and as many as run and wait.
     pub fn bounds(&self) -> Bounds {
         let max = self.search_threads() as u32 + self.queue + self.batch_queue;
-        Bounds { min: self.min_in_flight, max }
+        // Fewer than keep all threads busy would be throughput lost.
+        Bounds { min: self.min_in_flight.max(2 * self.search_threads() as u32).min(max), max }
     }
 
     /// Search threads, cores counted.

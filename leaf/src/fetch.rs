@@ -22,7 +22,7 @@ use std::{
 
 use canopy_common::{
     error::{ErrorClass, Failure},
-    request::{Priority, RequestContext},
+    request::RequestContext,
 };
 use canopy_format::{analysis::Analyzer, schema::SEARCH_FIELD};
 use canopy_proto::v1::{FetchReply, FetchRequest, FetchedDocument};
@@ -89,11 +89,10 @@ pub async fn run(
     let cancelled = Arc::new(AtomicBool::new(false));
     let fetch = Arc::new(prepare(&parts, &context, request, cancelled.clone())?);
     let (items, number) = (fetch.request.items.len(), fetch.number);
-    let lane = if context.priority == Priority::Batch { Lane::Batch } else { Lane::Fetch };
     let tasks = (0..parts.executor.threads().min(items)).map(|_| {
         let (parts, fetch) = (parts.clone(), fetch.clone());
         let run = Box::new(move |turn| work(&parts, &fetch, turn));
-        Task { lane, deadline: context.deadline, owner: number, run }
+        Task { lane: Lane::Fetch, deadline: context.deadline, owner: number, run }
     });
     let tasks: Vec<_> = tasks.collect();
     let _leaving = Leaving { parts: parts.clone(), number, cancelled };

@@ -142,7 +142,7 @@ impl Parts {
             queue_wait_us,
             pushback_ms: pushback.as_millis() as u64,
             epoch: self.epoch.0,
-            draining: self.drain.started(),
+            draining: self.drain.leaving(),
         }
     }
 

@@ -7,7 +7,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use canopy_common::admin::Health;
+use canopy_common::{admin::Health, error::ErrorClass};
 use canopy_proto::v1::QueryRequest;
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ use tokio::{sync::Mutex, time::Instant};
 
 use crate::{
     error::Error,
-    search::{Asked, Root, Trail},
+    search::{Asked, Root},
 };
 
 /// Deadline of a readiness query.
@@ -58,9 +58,11 @@ impl RootHealth {
             };
             let query = self.root.dice.query_id();
             let asked = Asked { query, arrival: Instant::now(), limit: None, request };
-            match self.root.answer(&asked, &mut Trail::since(asked.arrival)).await {
-                // Busy is not broken: a loaded root is one that answers.
-                Ok(_) | Err(Error::Busy(_)) => {}
+            match self.root.probe(&asked).await {
+                // Busy is not broken: a loaded root is one that answers, and so is one whose leaves are loaded; taken out
+                // with all others, it would make an outage of an overload.
+                Ok(())
+                | Err(Error::Busy(_) | Error::NothingAnswered { class: ErrorClass::Overloaded, .. }) => {}
                 Err(error) => return Err(format!("{}: {error}", corpus.manifest.corpus)),
             }
         }

@@ -73,29 +73,48 @@ impl Ladder {
 
 /// The ladder of a root, with what it is told.
 pub struct Degradation {
-    state: Mutex<(Ladder, f64)>,
+    state: Mutex<State>,
+}
+
+struct State {
+    ladder: Ladder,
+    /// Share of shards refused.
+    shed: f64,
+    told: Instant,
+}
+
+impl State {
+    /// What was told halves each second: a step that lets nobody search is not told that all is well again.
+    fn fade(&mut self, now: Instant) {
+        let passed = now.saturating_duration_since(self.told);
+        self.shed *= 0.5_f64.powf(passed.as_secs_f64());
+        self.told = now;
+    }
 }
 
 impl Degradation {
     /// On or off.
     pub fn new(on: bool) -> Self {
-        Self { state: Mutex::new((Ladder::new(on, Instant::now()), 0.0)) }
+        let now = Instant::now();
+        Self { state: Mutex::new(State { ladder: Ladder::new(on, now), shed: 0.0, told: now }) }
     }
 
     /// The step for a query that has just entered.
     pub fn step(&self, gate: &Gate) -> Step {
         let admission = gate.admission();
         let others = admission.in_flight().saturating_sub(1) as f64 + gate.waiting() as f64;
-        let (ladder, shed) = &mut *self.state.lock();
-        let pressure = (others / f64::from(admission.limit().max(1))).max(*shed * SHED_WEIGHT);
-        ladder.step(Instant::now(), pressure)
+        let (now, mut state) = (Instant::now(), self.state.lock());
+        state.fade(now);
+        let pressure = (others / f64::from(admission.limit().max(1))).max(state.shed * SHED_WEIGHT);
+        state.ladder.step(now, pressure)
     }
 
     /// A search ended: so many of its shards were refused because of load.
     pub fn searched(&self, shed: u32, asked: u32) {
         let share = f64::from(shed) / f64::from(asked.max(1));
-        let (_, known) = &mut *self.state.lock();
-        *known += (share - *known) * WEIGHT;
+        let (now, mut state) = (Instant::now(), self.state.lock());
+        state.fade(now);
+        state.shed += (share - state.shed) * WEIGHT;
     }
 }
 

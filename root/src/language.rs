@@ -44,21 +44,38 @@ impl Reader {
             ));
         }
         if !walks_the_dictionary(request) {
-            let parsed = self.read_here(request, corpus, deadline, now_us)?;
-            if !parsed.unknown_word || request.q.is_empty() {
-                return Ok(parsed);
-            }
+            return self.read_here(request, corpus, deadline, now_us);
         }
         let (reader, request, corpus) = (self.clone(), request.clone(), corpus.clone());
-        let reading = tokio::task::spawn_blocking(move || {
-            let mut parsed = reader.read_here(&request, &corpus, deadline, now_us)?;
-            if parsed.unknown_word && !request.q.is_empty() {
-                let context = reader.context(&request, &corpus, deadline, now_us)?;
-                parsed.warnings.extend(suggest::suggest(&request.q, &context));
-            }
-            Ok(parsed)
+        let reading =
+            tokio::task::spawn_blocking(move || reader.read_here(&request, &corpus, deadline, now_us));
+        // Threads may be taken by others: the deadline holds in their queue, too.
+        let read = tokio::time::timeout_at(deadline.instant(), reading).await;
+        let read =
+            read.map_err(|_| Failure::new(ErrorClass::DeadlineExceeded, "no time left to read the query"))?;
+        read.map_err(|_| Failure::new(ErrorClass::Internal, "the query could not be read"))?
+    }
+
+    /// Adds what words that no document has may have meant; within a tenth of the time left, or not at all.
+    pub async fn suggest(
+        &self,
+        parsed: &mut Parsed,
+        request: &QueryRequest,
+        corpus: &Arc<CorpusState>,
+        deadline: Deadline,
+        now_us: i64,
+    ) {
+        if !parsed.unknown_word || request.q.is_empty() {
+            return;
+        }
+        let (reader, request, corpus) = (self.clone(), request.clone(), corpus.clone());
+        let looking = tokio::task::spawn_blocking(move || {
+            let context = reader.context(&request, &corpus, deadline, now_us).ok()?;
+            suggest::suggest(&request.q, &context)
         });
-        reading.await.map_err(|_| Failure::new(ErrorClass::Internal, "the query could not be read"))?
+        if let Ok(Ok(found)) = tokio::time::timeout(deadline.remaining() / 10, looking).await {
+            parsed.warnings.extend(found);
+        }
     }
 
     fn context<'a>(

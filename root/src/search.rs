@@ -109,20 +109,17 @@ impl Root {
         result
     }
 
-    /// Answers one query without counting or recording it: the readiness probe is not a client.
-    pub async fn answer(&self, asked: &Asked, trail: &mut Trail) -> Result<Answer> {
+    /// Answers the readiness probe's query: it is counted and recorded nowhere, and what it takes says nothing of what
+    /// queries take.
+    pub async fn probe(&self, asked: &Asked) -> Result<()> {
+        let _pass = self.enter(asked).await?;
+        self.admitted(asked, &mut Trail::since(asked.arrival), Step::Spare).await.map(drop)
+    }
+
+    async fn answer(&self, asked: &Asked, trail: &mut Trail) -> Result<Answer> {
         let (pass, step) = self.enter(asked).await?;
         let result = self.admitted(asked, trail, step).await;
-        // Only what was searched tells how long searching takes.
-        if matches!(result, Ok(_) | Err(Error::NothingAnswered { .. } | Error::UnderCoverage { .. })) {
-            // Quick because leaves refused is not quick.
-            let shed = |reply: &v1::ShardReply| reply.outcome == v1::Outcome::Shed as i32;
-            if trail.gathered.shards.iter().any(shed) {
-                pass.cut();
-            } else {
-                pass.ended();
-            }
-        }
+        teach(pass, &trail.gathered, &result);
         result
     }
 
@@ -153,7 +150,10 @@ impl Root {
         let _stop_when_dropped = context.cancel.clone().drop_guard();
 
         let now_us = self.clock.now_us();
-        let parsed = self.reader.read(&asked.request, &corpus, context.deadline, now_us).await?;
+        let mut parsed = self.reader.read(&asked.request, &corpus, context.deadline, now_us).await?;
+        if step == Step::Whole {
+            self.reader.suggest(&mut parsed, &asked.request, &corpus, context.deadline, now_us).await;
+        }
         let nothing = parsed.finds_nothing();
         let truncated = parsed.expansion_truncated;
         let warnings = parsed.warnings.iter().map(Warning::from).collect();
@@ -195,6 +195,25 @@ impl Root {
         }
         answer.took_ms = trail.timeline.took_ms();
         Ok(answer)
+    }
+}
+
+/// Of the shards of a query, the share whose refusal says that the leaves are overloaded and not one of them.
+const MANY: f64 = 0.05;
+
+/// Lets the limit learn from a query: only what was searched tells how long searching takes, and quick because leaves
+/// refused is not quick.
+fn teach(pass: Pass, gathered: &Gathered, result: &Result<Answer>) {
+    let searched = matches!(result, Ok(_) | Err(Error::NothingAnswered { .. } | Error::UnderCoverage { .. }));
+    if !searched || gathered.steps.is_empty() {
+        return;
+    }
+    let shed = |reply: &&v1::ShardReply| reply.outcome == v1::Outcome::Shed as i32;
+    let shed = gathered.shards.iter().filter(shed).count();
+    if shed as f64 > gathered.shards.len() as f64 * MANY {
+        pass.cut();
+    } else {
+        pass.ended();
     }
 }
 

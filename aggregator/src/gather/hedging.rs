@@ -211,7 +211,8 @@ impl Run {
             return;
         }
         match self.engine.hedging.may_hedge(&self.hedges.config, open.len(), due.learned) {
-            Ok(()) => self.another(due.branch, Kind::Hedge),
+            Ok(()) if self.another(due.branch, Kind::Hedge) => {}
+            Ok(()) => self.engine.hedging.refund(&self.hedges.config, open.len()),
             // The second one may go: a stall that is seen so long is seen.
             Err(Refusal::Withheld) => {}
             Err(Refusal::Denied) => self.tail.budget_denied += 1,
@@ -230,18 +231,18 @@ impl Run {
             && history.tried.len() < self.branches[branch].candidates.len()
     }
 
-    /// Sends one more attempt for what is open; nothing when there is nobody to ask or no time.
-    fn another(&mut self, branch: usize, kind: Kind) {
+    /// Sends one more attempt for what is open; false when there is nobody to ask or no time.
+    fn another(&mut self, branch: usize, kind: Kind) -> bool {
         let shards = self.open_shards(branch);
-        let Some(deadline) = self.schedule.attempt(Instant::now()) else { return };
+        let Some(deadline) = self.schedule.attempt(Instant::now()) else { return false };
         if shards.is_empty() || !self.another_is_left(branch, &shards) {
-            return;
+            return false;
         }
         let history = History { sent: 0, ..self.lineage(branch, &shards) };
         let mut asking = Asking { branch, shards, history, kind, tie: None };
-        if let Some((node, peer)) = self.choose(&mut asking) {
-            self.send(asking, node, &*peer, deadline);
-        }
+        let Some((node, peer)) = self.choose(&mut asking) else { return false };
+        self.send(asking, node, &*peer, deadline);
+        true
     }
 
     /// What was tried for any of these shards, by all attempts of their branch.

@@ -3,7 +3,10 @@
 
 use tokio::time::Instant;
 
-use super::{attempt::Fate, run::Run};
+use super::{
+    attempt::{Fate, Kind},
+    run::Run,
+};
 use crate::load::{Ending, pushback};
 
 impl Run {
@@ -28,7 +31,11 @@ impl Run {
         }
         for index in 0..self.attempts.len() {
             let attempt = &self.attempts[index];
-            if index != winner && attempt.branch == branch && attempt.fate == Fate::Pending {
+            if index != winner
+                && attempt.branch == branch
+                && attempt.kind != Kind::More
+                && attempt.fate == Fate::Pending
+            {
                 self.stop_lost(index);
             }
         }

@@ -10,7 +10,7 @@
 //! Only where the result is taken whole (a level that passes batches on cannot know the page), and not with collapse,
 //! where hits behind each other are not counted one by one.
 
-use canopy_common::topk::SortKey;
+use canopy_common::{error::ErrorClass, topk::SortKey};
 use canopy_proto::{convert, v1};
 use tokio::time::Instant;
 
@@ -20,7 +20,7 @@ use super::{
     dispatch::Asking,
     event::Event,
     ledger::{Accepted, whole},
-    retry::History,
+    retry::{History, Retry},
     run::Run,
 };
 use crate::load::Ending;
@@ -112,8 +112,12 @@ impl Run {
         if decision == Decision::Cancelled || self.narrow.full.is_empty() {
             return decision;
         }
-        self.ask_for_more();
-        while self.asks_for_more() && Instant::now() < self.schedule.finish_at {
+        loop {
+            // What was still open when it was decided may be full as well. Too late to be asked it is cut.
+            self.ask_for_more();
+            if !self.asks_for_more() || Instant::now() >= self.schedule.finish_at {
+                break;
+            }
             match self.next(self.schedule.finish_at).await {
                 Event::CallerGone => return Decision::Cancelled,
                 event => self.handle(event),
@@ -154,6 +158,18 @@ impl Run {
                 tie: None,
             });
         }
+    }
+
+    /// An attempt that asked for more failed: another replica is asked, once.
+    pub(super) fn more_elsewhere(&mut self, index: usize, class: ErrorClass) {
+        let attempt = &self.attempts[index];
+        if attempt.kind != Kind::More || !class.retryable() || attempt.history.counted {
+            return;
+        }
+        let (branch, history) = (attempt.branch, attempt.history.with(Retry::Counted));
+        let open = attempt.shards.iter().filter(|shard| self.narrow.open.contains(shard));
+        let shards = open.copied().collect();
+        self.dispatch(Asking { branch, shards, history, kind: Kind::More, tie: None });
     }
 
     fn asks_for_more(&self) -> bool {

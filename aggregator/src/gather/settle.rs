@@ -9,11 +9,11 @@ use canopy_common::{
 use canopy_proto::{convert, v1};
 
 use super::{
-    attempt::{Fate, Kind},
+    attempt::{Attempt, Fate, Kind},
     check::{self, Asked},
     dispatch::{Asking, class_of, ending_of, outcome_of},
     ledger::{Accepted, missing},
-    retry::Retry,
+    retry::{History, Retry},
     run::Run,
 };
 use crate::{load::Ending, plan::Through};
@@ -73,11 +73,24 @@ impl Run {
         let attempt = &self.attempts[index];
         match attempt.refusal {
             _ if attempt.won => (Ending::Answered, Fate::Won),
-            // Dropped by its leaf, because its twin had begun.
-            Some(ErrorClass::Unavailable) if self.has_twin(index) => (Ending::Nothing, Fate::Lost),
+            // Dropped or stopped by its leaf, because its twin had begun.
+            Some(ErrorClass::Unavailable | ErrorClass::Cancelled) if self.has_twin(index) => {
+                (Ending::Nothing, Fate::Lost)
+            }
+            // An aggregator that was asked for what another one could not get either is not to blame for the leaves.
+            Some(class) if class != ErrorClass::Overloaded && self.asks_for_the_rest(index) => {
+                (Ending::Reached, Fate::Failed)
+            }
             Some(class) => (ending_of(class, true, None), Fate::Failed),
             None => (Ending::Nothing, Fate::Lost),
         }
+    }
+
+    /// Whether it asks an aggregator for a part of its subtree only.
+    fn asks_for_the_rest(&self, index: usize) -> bool {
+        let attempt = &self.attempts[index];
+        let branch = &self.branches[attempt.branch];
+        branch.through == Through::Aggregator && attempt.shards.len() < branch.shards.len()
     }
 
     /// Takes what a message says of its sender.
@@ -122,12 +135,14 @@ impl Run {
         let shard = attempt.shards[at];
         reply.shard = shard;
         let (node, branch, wanted) = (attempt.node.clone(), attempt.branch, self.request.version);
+        let mut refused_here = false;
         if let Outcome::Answered { .. } = convert::outcome(&reply) {
             if reply.version != wanted {
                 let why = format!("{node}: answered from v{} where v{wanted} was asked", reply.version);
                 let skew = Outcome::Failed(ErrorClass::FailedPrecondition);
                 reply = missing(shard, wanted, &skew, &node.0, why);
             } else if full {
+                refused_here = true;
                 self.engine.metrics.over_memory.inc();
                 let limit = self.config.merge_memory;
                 let why =
@@ -143,16 +158,16 @@ impl Run {
             reply = self.refusal(&reply, &node.0);
         }
         let class = class_of(&reply);
-        if self.ledger.is_open(shard) {
+        if !refused_here && self.ledger.is_open(shard) {
             self.attempts[index].refusal.get_or_insert(class);
         }
-        if let (ErrorClass::Overloaded, Some(flight)) = (class, &self.attempts[index].flight) {
+        // An aggregator has tried the shard's replicas itself; asking another one to try them again only multiplies
+        // the work, unless none of it ever began. Nor is it the one that has too much to do.
+        let below = self.branches[branch].through == Through::Aggregator;
+        if let (ErrorClass::Overloaded, Some(flight), false) = (class, &self.attempts[index].flight, below) {
             flight.load().penalise(self.attempts[index].budget);
         }
         let started = matches!(convert::outcome(&reply), Outcome::Failed(_));
-        // An aggregator has tried the shard's replicas itself; asking another one to try them again only multiplies
-        // the work, unless none of it ever began.
-        let below = self.branches[branch].through == Through::Aggregator;
         let exhausted = below && (started || class != ErrorClass::Unavailable);
         if self.ledger.refused(reply) {
             refused.push(Refused { shard, class, started, exhausted });
@@ -218,6 +233,7 @@ impl Run {
         let gone = [ErrorClass::Unavailable, ErrorClass::Internal, ErrorClass::Cancelled];
         self.attempts[index].history.reached |= started || !gone.contains(&failure.class);
         self.end(index, Fate::Failed);
+        self.more_elsewhere(index, failure.class);
         self.elsewhere(index, refused);
     }
 
@@ -240,8 +256,10 @@ impl Run {
         }
         let branch = self.attempts[index].branch;
         let shards: Vec<u32> = refused.iter().map(|refused| refused.shard).collect();
-        let history = self.lineage(branch, &shards);
-        let more = history.sent < self.engine.hedging.config().max_attempts;
+        let mut history = self.lineage(branch, &shards);
+        self.forget_dropped_twins(branch, &mut history);
+        let more = history.sent < self.engine.hedging.config().max_attempts
+            && history.tried.len() < self.branches[branch].candidates.len();
         let mut again: BTreeMap<Retry, Vec<u32>> = BTreeMap::new();
         let mut hopeless = Vec::new();
         for Refused { shard, class, started, exhausted } in refused {
@@ -263,6 +281,16 @@ impl Run {
                 None if self.around_aggregators(branch, &shards, &history) => {}
                 None => self.unaffordable(&shards),
             }
+        }
+    }
+
+    /// A tied copy that gave way to its twin was never tried: when the twin fails, its node may be asked again.
+    fn forget_dropped_twins(&self, branch: usize, history: &mut History) {
+        let candidates = &self.branches[branch].candidates;
+        let gave_way =
+            |attempt: &&Attempt| attempt.branch == branch && attempt.tied && attempt.fate == Fate::Lost;
+        for attempt in self.attempts.iter().filter(gave_way) {
+            history.tried.retain(|at| candidates[usize::from(*at)] != attempt.node);
         }
     }
 

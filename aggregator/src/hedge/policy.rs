@@ -188,13 +188,21 @@ impl Hedging {
         if self.spend(config, shards) { Ok(()) } else { Err(Refusal::Denied) }
     }
 
-    /// Takes what it costs to ask that many shards once more; counts a refusal.
+    /// Takes what it costs to ask that many shards once more; counts a refusal. What costs more than the bucket holds
+    /// costs a full one: else it could never be paid.
     pub fn spend(&self, config: &HedgeConfig, shards: usize) -> bool {
-        let may = self.bucket.lock().spend(Instant::now(), config.limits, shards as f64);
+        let tokens = (shards as f64).min(config.limits.burst);
+        let may = self.bucket.lock().spend(Instant::now(), config.limits, tokens);
         if !may {
             self.metrics.denied.inc();
         }
         may
+    }
+
+    /// Gives back what was taken for a hedge that found nobody to ask.
+    pub fn refund(&self, config: &HedgeConfig, shards: usize) {
+        let tokens = (shards as f64).min(config.limits.burst);
+        self.bucket.lock().earn(Instant::now(), config.limits, tokens);
     }
 
     /// Whether what never began may be asked again outside the budget.

@@ -2,7 +2,8 @@
 //!
 //! Two reasons to refuse, both before any work: as many calls run as the limit allows; or less time is left than nine
 //! of ten calls take here while the node is busy (an idle one may try: it takes nothing from anybody). Rule: a refusal
-//! takes no lock that work holds, and says how long to stay away. A call that is dropped teaches nothing.
+//! takes no lock that work holds, and says how long to stay away. A call that is dropped teaches nothing. Batch calls
+//! are timed apart: with theirs among them, nobody who waits would have the time that "most calls" take.
 
 use std::{
     sync::{
@@ -61,7 +62,8 @@ pub struct Admission {
     limit: AtomicU32,
     in_flight: AtomicU32,
     gradient: Mutex<Gradient>,
-    times: Times,
+    /// By priority.
+    times: [Times; 2],
 }
 
 impl Admission {
@@ -72,7 +74,7 @@ impl Admission {
             limit: AtomicU32::new(gradient.limit()),
             in_flight: AtomicU32::new(0),
             gradient: Mutex::new(gradient),
-            times: Times::default(),
+            times: Default::default(),
         }
     }
 
@@ -86,9 +88,9 @@ impl Admission {
         self.in_flight.load(Ordering::Relaxed)
     }
 
-    /// Times of the calls here.
-    pub fn times(&self) -> &Times {
-        &self.times
+    /// Times of the calls of a priority.
+    pub fn times(&self, priority: Priority) -> &Times {
+        &self.times[priority as usize]
     }
 
     /// Calls that run, as a share of the limit.
@@ -98,21 +100,22 @@ impl Admission {
 
     /// How long a refused caller should stay away: until some of what runs has ended.
     pub fn pushback(&self) -> Duration {
-        (self.times.mean() / 2).clamp(PUSHBACK[0], PUSHBACK[1])
+        let mean = self.times.iter().map(Times::mean).max().unwrap_or_default();
+        (mean / 2).clamp(PUSHBACK[0], PUSHBACK[1])
     }
 
     /// Whether less time is left than nine of ten calls take, while others need the room.
-    pub fn too_late(&self, deadline: Deadline) -> Option<Refusal> {
+    pub fn too_late(&self, priority: Priority, deadline: Deadline) -> Option<Refusal> {
         if self.in_flight() * 2 < self.limit() {
             return None;
         }
-        let (left, p90) = (deadline.remaining(), self.times.p90());
+        let (left, p90) = (deadline.remaining(), self.times(priority).p90());
         (left < p90).then_some(Refusal::TooLate(left, p90))
     }
 
     /// A place for a call, if there is one and it makes sense.
     pub fn enter(self: &Arc<Self>, priority: Priority, deadline: Deadline) -> Result<Place, Refusal> {
-        if let Some(refusal) = self.too_late(deadline) {
+        if let Some(refusal) = self.too_late(priority, deadline) {
             return Err(refusal);
         }
         self.take(priority)
@@ -126,7 +129,7 @@ impl Admission {
         };
         let free = |running: u32| (running < limit).then_some(running + 1);
         match self.in_flight.fetch_update(Ordering::Relaxed, Ordering::Relaxed, free) {
-            Ok(_) => Ok(Place { admission: self.clone(), since: Instant::now() }),
+            Ok(_) => Ok(Place { admission: self.clone(), priority, since: Instant::now() }),
             Err(_) => Err(Refusal::Full(limit)),
         }
     }
@@ -135,6 +138,7 @@ impl Admission {
 /// Counts a call as running until it is dropped.
 pub struct Place {
     admission: Arc<Admission>,
+    priority: Priority,
     since: Instant,
 }
 
@@ -148,7 +152,7 @@ impl Place {
     pub fn ended(self) {
         let (now, admission) = (Instant::now(), &self.admission);
         let took = now.saturating_duration_since(self.since);
-        admission.times.record(took);
+        admission.times(self.priority).record(took);
         let mut gradient = admission.gradient.lock();
         gradient.ended(now, took, admission.in_flight());
         admission.limit.store(gradient.limit(), Ordering::Relaxed);
@@ -210,6 +214,21 @@ mod tests {
         assert!(enter(&admission, Deadline::after(LONG)).is_ok());
         assert_eq!(admission.pushback(), Duration::from_millis(10));
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn how_long_batch_takes_locks_nobody_else_out() {
+        let admission = Arc::new(Admission::new(Bounds { min: 4, max: 4 }));
+        for _ in 0..40 {
+            let place = admission.take(Priority::Batch).ok().unwrap();
+            tokio::time::advance(Duration::from_secs(1)).await;
+            place.ended();
+        }
+        let _batch: Vec<_> = (0..2).map_while(|_| admission.take(Priority::Batch).ok()).collect();
+        let short = Deadline::after(Duration::from_millis(350));
+        assert!(enter(&admission, short).is_ok());
+        assert!(admission.too_late(Priority::Batch, short).is_some());
+    }
+
     #[tokio::test(start_paused = true)]
     async fn batch_leaves_room_for_people() {
         let admission = Arc::new(Admission::new(Bounds { min: 8, max: 8 }));

@@ -39,9 +39,16 @@ impl Waiting {
         self.pressure.seen(now, waited)
     }
 
-    fn next(&mut self, now: Instant) -> Option<Waiter> {
+    /// The priority that is next.
+    fn first(&mut self, now: Instant) -> Option<Priority> {
+        self.look(now);
+        let first = self.lists.iter().position(|list| !list.is_empty())?;
+        [Priority::Interactive, Priority::Batch].get(first).copied()
+    }
+
+    fn next(&mut self, now: Instant, priority: Priority) -> Option<Waiter> {
         let standing = self.look(now);
-        let list = self.lists.iter_mut().find(|list| !list.is_empty())?;
+        let list = &mut self.lists[priority as usize];
         if standing { list.pop_back() } else { list.pop_front() }
     }
 }
@@ -79,13 +86,14 @@ impl Gate {
 
     /// A pass, perhaps after some waiting. Dropping the future gives the turn up.
     pub async fn enter(self: &Arc<Self>, priority: Priority, deadline: Deadline) -> Result<Pass, Refusal> {
-        if let Some(refusal) = self.admission.too_late(deadline) {
+        if let Some(refusal) = self.admission.too_late(priority, deadline) {
             return Err(refusal);
         }
         let turned = {
             let (now, mut waiting) = (Instant::now(), self.waiting.lock());
             waiting.look(now);
-            if waiting.len() == 0
+            // Nobody of its own kind, nor before it, waits.
+            if waiting.lists[..=priority as usize].iter().all(VecDeque::is_empty)
                 && let Ok(place) = self.admission.take(priority)
             {
                 return Ok(self.pass(place));
@@ -98,7 +106,7 @@ impl Gate {
             list.push_back(Waiter { since: now, turn });
             turned
         };
-        let until = deadline.child(self.admission.times().p90()).min(Deadline::after(self.patience));
+        let until = deadline.child(self.admission.times(priority).p90()).min(Deadline::after(self.patience));
         // A place that comes as the future ends is dropped with its receiver, which hands it on.
         let mut turned = Turned { gate: self.clone(), turned };
         match tokio::time::timeout_at(until.instant(), &mut turned.turned).await {
@@ -115,12 +123,12 @@ impl Gate {
         Pass { gate: self.clone(), place: Some(place) }
     }
 
-    /// Gives free places to those that wait.
+    /// Gives free places to those that wait, to each priority within its own part of the limit.
     fn hand_on(&self) {
         let mut waiting = self.waiting.lock();
-        while waiting.len() > 0 {
-            let Ok(mut place) = self.admission.take(Priority::Interactive) else { return };
-            while let Some(waiter) = waiting.next(Instant::now()) {
+        while let Some(priority) = waiting.first(Instant::now()) {
+            let Ok(mut place) = self.admission.take(priority) else { return };
+            while let Some(waiter) = waiting.next(Instant::now(), priority) {
                 match waiter.turn.send(place) {
                     Ok(()) => break,
                     Err(back) => place = back,

@@ -3,6 +3,7 @@
 use prometheus::{IntCounterVec, IntGauge, Registry};
 
 use super::{Admission, Refusal};
+use crate::request::Priority;
 use crate::telemetry::metrics;
 
 /// The metrics of one admission.
@@ -32,7 +33,8 @@ impl AdmissionMetrics {
     /// Takes over what holds now.
     pub fn seen(&self, admission: &Admission) {
         self.limit.set(i64::from(admission.limit()));
-        self.p90.set(i64::try_from(admission.times().p90().as_micros()).unwrap_or(i64::MAX));
+        self.p90
+            .set(i64::try_from(admission.times(Priority::Interactive).p90().as_micros()).unwrap_or(i64::MAX));
     }
 
     /// A call was refused.

@@ -70,8 +70,11 @@ impl Claim {
         Ok(Some(Self { work, directory, _lock: lock }))
     }
 
-    /// Removes what an unsuccessful build wrote below its version, and frees the number; never a published one.
-    pub(crate) fn undo(&self) {
+    /// Removes what an unsuccessful build wrote below its version, and frees the number; never a published one. The
+    /// number goes last: from then on whatever has it is another build's.
+    pub(crate) fn undo(mut self) {
+        self.remove_work();
+        self.work.clear();
         let Some(directory) = &self.directory else { return };
         if let Err(error) = remove(directory) {
             let path = directory.display();
@@ -80,12 +83,20 @@ impl Claim {
     }
 }
 
-impl Drop for Claim {
-    fn drop(&mut self) {
+impl Claim {
+    fn remove_work(&self) {
         if let Err(error) = fs::remove_dir_all(&self.work)
             && error.kind() != io::ErrorKind::NotFound
         {
             tracing::warn!(path = %self.work.display(), %error, "could not remove temporary files");
+        }
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        if !self.work.as_os_str().is_empty() {
+            self.remove_work();
         }
     }
 }
@@ -125,7 +136,7 @@ pub(crate) fn clean(store: &VersionStore, corpus: &str) -> Result<Vec<Leftover>>
     let mut found = vec![];
     for entry in list(&directory)? {
         let Some(number) = entry.file_name().and_then(|name| name.to_str()?.parse().ok()) else { continue };
-        if entry.join(MANIFEST).exists() {
+        if published(&entry)? {
             continue;
         }
         let (worked, cleaned) = (has_files(&entry)?, clean_one(&entry)?);
@@ -151,14 +162,24 @@ fn clean_one(directory: &Path) -> Result<bool> {
         return Ok(false);
     }
     remove(directory)?;
-    Ok(!directory.join(MANIFEST).exists())
+    Ok(!published(directory)?)
+}
+
+/// Whether there is a manifest, however damaged; what can't be told is an error, never "no".
+fn published(directory: &Path) -> Result<bool> {
+    let path = directory.join(MANIFEST);
+    match fs::symlink_metadata(&path) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(Error::io(&path)(error)),
+    }
 }
 
 /// Empties a version's directory, the claim last, unless there is a manifest. The caller holds the claim's lock. The
 /// directory stays: the next build may be about to claim in it.
 fn remove(directory: &Path) -> Result<()> {
     for path in list(directory)? {
-        if directory.join(MANIFEST).exists() {
+        if published(directory)? {
             return Ok(());
         }
         if is_claim(&path) {
