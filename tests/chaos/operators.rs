@@ -121,14 +121,17 @@ fn settings_of_the_engine_are_read_again_while_it_runs() {
         };
         let wait = std::time::Duration::from_secs(20);
 
-        std::fs::write(&file, format!("{sound}\n[gather]\nhedge = \"off\"\n[root]\nqueue = 7\n"))
-            .expect("written");
+        std::fs::write(
+            &file,
+            format!("{sound}\n[gather]\nhedge = \"off\"\n[aggregator]\nmax_in_flight = 77\n"),
+        )
+        .expect("written");
         fleet.signal("root-0", Signal::Hangup);
         canopy_tests::wait::wait_for("the new settings", wait, || logged(&fleet, "configuration read again"))
             .await;
         assert_eq!(mode().await, "off");
         let log = fleet.log("root-0");
-        for words in ["gather.hedge", "setting reloaded", "root.queue", "at the next start"] {
+        for words in ["gather.hedge", "setting reloaded", "aggregator.max_in_flight", "at the next start"] {
             assert!(log.contains(words), "{words}: {log}");
         }
 

@@ -63,17 +63,16 @@ impl Drop for Shadow {
 }
 
 impl Run {
-    /// Sends `node` a copy of what is asked, if the budget for extra work allows.
+    /// Sends `node` a copy of what is asked; it is paid from the budget for extra work, which never refuses it.
     pub(super) fn shadow(&mut self, asking: &Asking, node: &NodeId) {
         let load = self.engine.loads.of(node);
         let now = Instant::now();
         let sendable = self.schedule.attempt(now).zip(self.engine.endpoints.get(node));
         let hedging = &self.engine.hedging;
-        let Some((deadline, peer)) =
-            sendable.filter(|_| hedging.spend(&hedging.config(), asking.shards.len()))
-        else {
+        let Some((deadline, peer)) = sendable else {
             return load.shadow_ended();
         };
+        hedging.charge(&hedging.config(), asking.shards.len());
         let id = AttemptId(self.shadow_id(asking.branch));
         let until = deadline.instant();
         let context = RequestContext {

@@ -66,6 +66,12 @@ impl Bucket {
         enough
     }
 
+    /// Takes tokens that it may not hold; owes a full bucket at most.
+    pub fn charge(&mut self, now: Instant, limits: Limits, tokens: f64) {
+        self.fill(now, limits, 0.0);
+        self.tokens = (self.tokens - tokens).max(-limits.burst);
+    }
+
     /// Tokens it holds.
     pub fn level(&self) -> f64 {
         self.tokens
@@ -163,6 +169,10 @@ mod tests {
         let mut bucket = Bucket::new(start, LIMITS);
         assert!(!bucket.spend(start, LIMITS, 101.0));
         assert!((bucket.level() - 100.0).abs() < 1e-9);
+        bucket.charge(start, LIMITS, 150.0);
+        assert!((bucket.level() + 50.0).abs() < 1e-9 && !bucket.spend(start, LIMITS, 1.0));
+        bucket.charge(start, LIMITS, 1e9);
+        assert!((bucket.level() + 100.0).abs() < 1e-9);
     }
 
     #[tokio::test(start_paused = true)]

@@ -188,11 +188,9 @@ impl Hedging {
         if self.spend(config, shards) { Ok(()) } else { Err(Refusal::Denied) }
     }
 
-    /// Takes what it costs to ask that many shards once more; counts a refusal. What costs more than the bucket holds
-    /// costs a full one: else it could never be paid.
+    /// Takes what it costs to ask that many shards once more; counts a refusal.
     pub fn spend(&self, config: &HedgeConfig, shards: usize) -> bool {
-        let tokens = (shards as f64).min(config.limits.burst);
-        let may = self.bucket.lock().spend(Instant::now(), config.limits, tokens);
+        let may = self.bucket.lock().spend(Instant::now(), config.limits, shards as f64);
         if !may {
             self.metrics.denied.inc();
         }
@@ -201,8 +199,13 @@ impl Hedging {
 
     /// Gives back what was taken for a hedge that found nobody to ask.
     pub fn refund(&self, config: &HedgeConfig, shards: usize) {
-        let tokens = (shards as f64).min(config.limits.burst);
-        self.bucket.lock().earn(Instant::now(), config.limits, tokens);
+        self.bucket.lock().earn(Instant::now(), config.limits, shards as f64);
+    }
+
+    /// Takes what a probe costs, whether it is there or not: probes are rare by their own rules, and a node whose probe
+    /// costs more than the bucket can hold must be able to come back.
+    pub fn charge(&self, config: &HedgeConfig, shards: usize) {
+        self.bucket.lock().charge(Instant::now(), config.limits, shards as f64);
     }
 
     /// Whether what never began may be asked again outside the budget.

@@ -220,11 +220,11 @@ mod tests {
         let admission = Arc::new(Admission::new(Bounds { min: 4, max: 4 }));
         for _ in 0..40 {
             let place = admission.take(Priority::Batch).ok().unwrap();
-            tokio::time::advance(Duration::from_secs(1)).await;
+            tokio::time::advance(Duration::from_millis(100)).await;
             place.ended();
         }
         let _batch: Vec<_> = (0..2).map_while(|_| admission.take(Priority::Batch).ok()).collect();
-        let short = Deadline::after(Duration::from_millis(350));
+        let short = Deadline::after(Duration::from_millis(35));
         assert!(enter(&admission, short).is_ok());
         assert!(admission.too_late(Priority::Batch, short).is_some());
     }
