@@ -133,7 +133,9 @@ impl Gatherer {
         routing: &Arc<RoutingSnapshot>,
         request: Arc<v1::SearchRequest>,
     ) -> Gathered {
-        let mut run = run::Run::whole(self.clone(), context.clone(), routing.clone(), request);
+        let mut run = run::Run::new(self.clone(), context.clone(), routing.clone(), request);
+        run.narrow();
+        run.begin();
         let decision = run.finish().await;
         run.into_gathered(decision)
     }

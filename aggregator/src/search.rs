@@ -149,8 +149,11 @@ impl SearchNode for AggregatorNode {
         let (withdraw, withdrawals) = mpsc::channel(WITHDRAWALS);
         self.running.lock().insert(key, withdraw);
         let registered = Registered(self.running.clone(), key);
-        let mut run =
-            span.in_scope(|| Run::new(self.engine.clone(), context, self.routing.clone(), Arc::new(request)));
+        let mut run = span.in_scope(|| {
+            let mut run = Run::new(self.engine.clone(), context, self.routing.clone(), Arc::new(request));
+            run.begin();
+            run
+        });
         run.withdrawals(withdrawals);
         let searching = Searching {
             run,

@@ -87,7 +87,7 @@ impl Run {
     }
 
     /// Sends the first attempts.
-    pub(super) fn begin(&mut self) {
+    pub fn begin(&mut self) {
         self.prepare_hedges();
         for branch in 0..self.branches.len() {
             self.open(branch);

@@ -78,7 +78,7 @@ pub fn enough(k: u32, branches: usize, share: f64) -> u32 {
 
 impl Run {
     /// Once the branches are known, for a result that is taken whole.
-    pub(super) fn narrow(&mut self) {
+    pub fn narrow(&mut self) {
         let k = self.merge.k() as u32;
         let total: u64 = self.request.shards.iter().fold(0, |sum, shard| sum.saturating_add(shard.documents));
         if !self.request.collapse.is_empty() || total == 0 {

@@ -69,32 +69,8 @@ pub struct Run {
 }
 
 impl Run {
-    /// Plans and sends the first attempts of a search whose result is passed on in batches.
+    /// Plans a search. [`Run::narrow`] comes next where its result is taken whole, then [`Run::begin`].
     pub fn new(
-        engine: Arc<Gatherer>,
-        context: RequestContext,
-        routing: Arc<RoutingSnapshot>,
-        request: Arc<v1::SearchRequest>,
-    ) -> Self {
-        let mut run = Self::planned(engine, context, routing, request);
-        run.begin();
-        run
-    }
-
-    /// Plans and sends the first attempts of a search whose result is taken whole.
-    pub fn whole(
-        engine: Arc<Gatherer>,
-        context: RequestContext,
-        routing: Arc<RoutingSnapshot>,
-        request: Arc<v1::SearchRequest>,
-    ) -> Self {
-        let mut run = Self::planned(engine, context, routing, request);
-        run.narrow();
-        run.begin();
-        run
-    }
-
-    fn planned(
         engine: Arc<Gatherer>,
         context: RequestContext,
         routing: Arc<RoutingSnapshot>,
