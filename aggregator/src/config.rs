@@ -1,7 +1,9 @@
 //! `[gather]` and `[aggregator]` of the configuration. The engine is the same at the root and at each aggregator, so
 //! its settings stand in one section, `[gather]`; what only the aggregator's process needs is in `[aggregator]`.
 
-use canopy_common::config::{Section, Size, Time};
+use std::collections::BTreeMap;
+
+use canopy_common::config::{Overrides, Section, Size, Time};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -53,7 +55,26 @@ pub struct GatherConfig {
     /// Memory that the replies of one query may hold while they are merged; a query over it loses the replies that
     /// are too many (they count as failed), other queries lose nothing. Default: 256MiB.
     pub merge_memory: Size,
+    /// Settings that are others for one corpus, by its name; what is not named there follows the section. Limits of the
+    /// node as a whole (`pick`, `extra_work_floor`, `extra_work_burst`) are the same for all. Default: none.
+    pub corpora: BTreeMap<String, Overrides>,
 }
+
+/// What may be different for a corpus.
+const OF_A_CORPUS: [&str; 12] = [
+    "fanout_max",
+    "branch_shards",
+    "reserve",
+    "enough_coverage",
+    "wait_min",
+    "wait_max",
+    "hedge",
+    "hedge_default_delay",
+    "hedge_percentile",
+    "max_attempts",
+    "extra_work",
+    "merge_memory",
+];
 
 impl Default for GatherConfig {
     fn default() -> Self {
@@ -73,7 +94,21 @@ impl Default for GatherConfig {
             extra_work_floor: 10,
             extra_work_burst: 256,
             merge_memory: Size(256 << 20),
+            corpora: BTreeMap::new(),
         }
+    }
+}
+
+impl GatherConfig {
+    /// The settings that every corpus of its own settings has.
+    pub fn for_corpora(&self) -> BTreeMap<String, Self> {
+        let base = self.for_others();
+        self.corpora.iter().map(|(corpus, overrides)| (corpus.clone(), overrides.over(&base))).collect()
+    }
+
+    /// The settings of the other corpora.
+    fn for_others(&self) -> Self {
+        Self { corpora: BTreeMap::new(), ..self.clone() }
     }
 }
 
@@ -111,6 +146,10 @@ impl Section for GatherConfig {
         ("extra_work_floor", "shards that may be asked once more per second in any case; 0..100000"),
         ("extra_work_burst", "most that is saved up, in shards; 1..1000000"),
         ("merge_memory", "memory that the replies of one query may hold; 1MiB..64GiB"),
+        (
+            "corpora",
+            "settings of single corpora: [gather.corpora.NAME] with the keys above that are of a query",
+        ),
     ];
 
     fn problems(&self) -> Vec<(String, String)> {
@@ -129,7 +168,13 @@ impl Section for GatherConfig {
             ("extra_work_burst", outside(self.extra_work_burst, 1, 1_000_000)),
             ("merge_memory", outside(self.merge_memory, Size(1 << 20), Size(64 << 30))),
         ];
-        checks.into_iter().filter_map(|(key, problem)| Some((key.to_owned(), problem?))).collect()
+        let checks = checks.into_iter().filter_map(|(key, problem)| Some((key.to_owned(), problem?)));
+        let base = self.for_others();
+        let corpora = self.corpora.iter().flat_map(|(corpus, overrides)| {
+            let problems = overrides.problems(&base, &OF_A_CORPUS).into_iter();
+            problems.map(move |(key, reason)| (format!("corpora.{corpus}.{key}"), reason))
+        });
+        checks.chain(corpora).collect()
     }
 }
 
@@ -208,6 +253,24 @@ mod tests {
         assert_eq!(keys, expected);
         let config = AggregatorConfig { max_in_flight: 0, ..AggregatorConfig::default() };
         assert_eq!(config.problems()[0].0, "max_in_flight");
+    }
+
+    #[test]
+    fn a_corpus_has_settings_of_its_own_and_what_is_wrong_with_them_is_named() {
+        let read = |value| serde_json::from_value::<GatherConfig>(value).unwrap();
+        let config = read(serde_json::json!({
+            "reserve": "30ms", "corpora": { "news": { "hedge": "off", "extra_work": 0.2 } },
+        }));
+        assert_eq!(config.problems(), []);
+        let news = &config.for_corpora()["news"];
+        assert_eq!((news.hedge, news.extra_work, news.reserve), (HedgeMode::Off, 0.2, Time::ms(30)));
+        let wrong = read(serde_json::json!({ "corpora": {
+            "news": { "hedge": "often", "extra_work": 3.0, "pick": "random" },
+            "web": { "wait_max": 0.1, "hegde": 1 },
+        } }));
+        let keys: Vec<String> = wrong.problems().into_iter().map(|problem| problem.0).collect();
+        let expected = ["news.pick", "news.hedge", "news.extra_work", "web.hegde", "web.wait_min"];
+        assert_eq!(keys, expected.map(|key| format!("corpora.{key}")));
     }
 
     #[test]

@@ -42,6 +42,7 @@ use crate::{
     load::Loads,
     metrics::GatherMetrics,
     pick::{PickMetrics, Picker, Standings},
+    policies::Policies,
 };
 
 /// Why the engine stopped waiting.
@@ -97,7 +98,7 @@ pub struct Gathered {
 pub struct Gatherer {
     pub(crate) node: NodeId,
     pub(crate) endpoints: Arc<dyn Endpoints>,
-    pub(crate) config: Live<GatherConfig>,
+    pub(crate) policies: Policies,
     pub(crate) loads: Arc<Loads>,
     pub(crate) picker: Picker,
     pub(crate) hedging: Hedging,
@@ -122,7 +123,8 @@ impl Gatherer {
         let picker = Picker::new(node.clone(), config.get().pick, deps.dice.stream("pick"), picks);
         let hedges = HedgeMetrics::new(role.as_str(), registry);
         let hedging = Hedging::new(config.clone(), deps.dice.stream("hedge"), hedges);
-        Self { node, endpoints, config, loads, picker, hedging, metrics }
+        let policies = Policies::new(config);
+        Self { node, endpoints, policies, loads, picker, hedging, metrics }
     }
 
     /// Searches `request.shards` and returns by the context's deadline less the reserve (see [`schedule`]): the
@@ -148,6 +150,11 @@ impl Gatherer {
     /// Its hedges: settings, which may be replaced while it runs, and what it knows.
     pub fn hedging(&self) -> &Hedging {
         &self.hedging
+    }
+
+    /// The settings it runs with, by corpus.
+    pub fn policies(&self) -> &Policies {
+        &self.policies
     }
 
     /// The node whose engine it is.

@@ -122,6 +122,7 @@ impl Health for AggregatorHealth {
             "in_flight": self.node.in_flight(),
             "nodes": self.engine.loads().status(),
             "hedging": self.engine.hedging().status(),
+            "policies": self.engine.policies().status(),
         })
     }
 }

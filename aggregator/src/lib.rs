@@ -15,6 +15,7 @@ pub mod merge;
 pub mod metrics;
 pub mod pick;
 pub mod plan;
+pub mod policies;
 pub mod search;
 pub mod server;
 pub mod throttle;

@@ -1,11 +1,11 @@
 //! The whole configuration file: one section per role, composed here because only the binary knows all roles.
 
-use std::path::Path;
+use std::{collections::BTreeMap, path::Path};
 
 use anyhow::{Result, anyhow};
 use canopy_aggregator::config::{AggregatorConfig, GatherConfig};
 use canopy_common::{
-    config::{Layers, Origin, Problem, Section},
+    config::{Layers, Origin, Problem, Section, settings},
     rpc::RpcConfig,
     telemetry::TelemetryConfig,
 };
@@ -144,13 +144,24 @@ impl Loaded {
         if topology.placements.is_empty() {
             lacks("placements", "no shard is placed on a leaf, so every query finds nothing");
         }
+        let placed =
+            |corpus: &String| topology.placements.iter().any(|placement| placement.corpus == *corpus);
+        for corpus in self.config.gather.corpora.keys().filter(|corpus| !placed(corpus)) {
+            let reason = "no placement names this corpus, so these settings hold for nothing";
+            gaps.push((format!("gather.corpora.{corpus}"), reason.to_owned()));
+        }
         gaps
     }
 
     /// The configuration, or all problems as one error.
     pub fn checked(self) -> Result<Config> {
+        self.sound().map(|loaded| loaded.config)
+    }
+
+    /// Itself, or all problems as one error.
+    pub fn sound(self) -> Result<Self> {
         if self.problems.is_empty() {
-            return Ok(self.config);
+            return Ok(self);
         }
         let lines: Vec<String> = self.problems.iter().map(|problem| format!("  {problem}")).collect();
         let count = lines.len();
@@ -159,6 +170,20 @@ impl Loaded {
             if count == 1 { "" } else { "s" },
             lines.join("\n")
         ))
+    }
+
+    /// Every value by its full key, tables taken apart.
+    pub fn settings(&self) -> BTreeMap<String, String> {
+        let config = &self.config;
+        let mut all = settings(&config.telemetry);
+        all.extend(settings(&config.rpc));
+        all.extend(settings(&config.store));
+        all.extend(settings(&config.topology));
+        all.extend(settings(&config.root));
+        all.extend(settings(&config.gather));
+        all.extend(settings(&config.aggregator));
+        all.extend(settings(&config.leaf));
+        all
     }
 
     /// Every key with its value and origin.
@@ -231,6 +256,9 @@ mod tests {
             assert!(gaps(root).contains(part), "{}", gaps(root));
         }
         assert_eq!(gaps(include_str!("../../deploy/canopy.toml")), "");
+        let typo =
+            format!("{}\n[gather.corpora.wbe]\nhedge = 'off'", include_str!("../../deploy/canopy.toml"));
+        assert_eq!(gaps(&typo), "no placement names this corpus, so these settings hold for nothing");
     }
 
     #[test]

@@ -1,11 +1,15 @@
 //! SIGHUP: the configuration is read again, from the same file and the same assignments. Settings of `[gather]` (hedges, budget,
-//! completion, limits of a query) are policies and take effect with the next query; everything else, and which replica
-//! strategy is used, is part of how a process was started and waits for its next start, and is named as such.
+//! completion, limits of a query), for all corpora and for single ones, are policies and take effect with the next query;
+//! everything else, and which replica strategy is used, is part of how a process was started and waits for its next start,
+//! and is named as such.
 //!
 //! Every change is a log line with the value before and after, so that the log tells which policy a query ran under. A
 //! configuration with problems changes nothing.
 
-use std::path::PathBuf;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+};
 
 use anyhow::Result;
 use canopy_aggregator::config::GatherConfig;
@@ -15,6 +19,8 @@ use crate::config::Loaded;
 
 /// Keys of `[gather]` that are read once.
 const AT_START: [&str; 1] = ["gather.pick"];
+/// The value of a setting that a corpus does not have of its own.
+const NOT_SET: &str = "(not set)";
 
 /// Where a configuration comes from.
 pub struct Source {
@@ -42,12 +48,16 @@ struct Change {
 }
 
 fn changes(old: &Loaded, new: &Loaded) -> Vec<Change> {
-    let pairs = old.print().into_iter().zip(new.print());
-    let changed = pairs.filter(|(old, new)| old.1 != new.1);
+    let (old, new) = (old.settings(), new.settings());
+    let keys: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+    let value = |settings: &BTreeMap<String, String>, key| {
+        settings.get(key).map_or_else(|| NOT_SET.to_owned(), String::clone)
+    };
+    let changed = keys.into_iter().filter(|key| old.get(*key) != new.get(*key));
     changed
-        .map(|((key, from, _), (_, to, _))| {
+        .map(|key| {
             let live = key.starts_with("gather.") && !AT_START.contains(&key.as_str());
-            Change { key, from, to, live }
+            Change { key: key.clone(), from: value(&old, key), to: value(&new, key), live }
         })
         .collect()
 }
@@ -60,9 +70,9 @@ pub struct Reload<'a> {
 }
 
 impl<'a> Reload<'a> {
-    /// Takes the signal over.
-    pub fn listen(source: &'a Source) -> Result<Self> {
-        Ok(Self { source, now: source.read(), hangup: signal(SignalKind::hangup())? })
+    /// Takes the signal over; the process was started with `now`.
+    pub fn listen(source: &'a Source, now: Loaded) -> Result<Self> {
+        Ok(Self { source, now, hangup: signal(SignalKind::hangup())? })
     }
 
     /// The next settings of `[gather]` that are in order.
@@ -112,5 +122,31 @@ mod tests {
             told,
             [("gather.hedge".into(), true), ("gather.pick".into(), false), ("leaf.threads".into(), false)]
         );
+    }
+
+    #[test]
+    fn changes_of_a_corpus_are_named_one_by_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let source = Source { file: dir.path().join("c.toml"), set: Vec::new() };
+        let read = |text: &str| {
+            std::fs::write(&source.file, text).unwrap();
+            source.read()
+        };
+        let old = read("[gather.corpora.news]\nhedge = 'off'\nextra_work = 0.2\n");
+        let new = read("[gather.corpora.news]\nextra_work = 0.3\n[gather.corpora.web]\nmax_attempts = 2\n");
+        let told: Vec<String> = changes(&old, &new)
+            .into_iter()
+            .map(|change| format!("{} {} {} {}", change.key, change.from, change.to, change.live))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                "gather.corpora.news.extra_work 0.2 0.3 true",
+                "gather.corpora.news.hedge \"off\" (not set) true",
+                "gather.corpora.web.max_attempts (not set) 2 true"
+            ]
+        );
+        let wrong = read("[gather.corpora.news]\nhegde = 'off'\n");
+        assert_eq!(wrong.problems[0].key, "gather.corpora.news.hegde");
     }
 }

@@ -4,8 +4,10 @@
 
 pub mod layers;
 pub mod live;
+pub mod overrides;
 pub mod units;
 
-pub use layers::{Layers, Origin, Problem, Section};
+pub use layers::{Layers, Origin, Problem, Section, settings};
 pub use live::Live;
+pub use overrides::Overrides;
 pub use units::{Size, Time};

@@ -100,6 +100,7 @@ impl Health for RootHealth {
             "passed_over": self.root.versions.passed_over(),
             "nodes": self.root.gatherer.loads().status(),
             "hedging": self.root.gatherer.hedging().status(),
+            "policies": self.root.gatherer.policies().status(),
         })
     }
 }

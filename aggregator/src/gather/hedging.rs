@@ -8,10 +8,9 @@ use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc, time::Duration};
 use canopy_proto::v1;
 use tokio::time::Instant;
 
-use super::{
-    Gatherer, attempt::Kind, dispatch::Asking, retry::History, run::Run, tied::Second, watched::Watched,
-};
+use super::{attempt::Kind, dispatch::Asking, retry::History, run::Run, tied::Second, watched::Watched};
 use crate::{
+    config::GatherConfig,
     hedge::{
         HedgeConfig, HedgeMode,
         budget::SUBTREE_PART,
@@ -49,7 +48,7 @@ pub(super) struct Standing {
 
 /// The hedges of one search.
 pub(super) struct Hedges {
-    config: Arc<HedgeConfig>,
+    pub(super) config: HedgeConfig,
     mode: HedgeMode,
     /// Extra attempts per shard that this level may send.
     ratio: f64,
@@ -59,9 +58,9 @@ pub(super) struct Hedges {
 }
 
 impl Hedges {
-    /// Of a request.
-    pub fn new(engine: &Gatherer, request: &v1::SearchRequest) -> Self {
-        let config = engine.hedging.config();
+    /// Of a request that runs under `config`.
+    pub fn new(config: &GatherConfig, request: &v1::SearchRequest) -> Self {
+        let config = HedgeConfig::from(config);
         let mode = request.hedge.and_then(HedgeMode::from_wire).unwrap_or(config.mode);
         Self {
             mode,

@@ -76,14 +76,14 @@ impl Run {
         routing: Arc<RoutingSnapshot>,
         request: Arc<v1::SearchRequest>,
     ) -> Self {
-        let config = engine.config.get();
+        let config = engine.policies.of(&request.corpus);
         let schedule = Schedule::new(context.deadline, request.level, config.reserve.0);
         let completion =
             Completion::new(request.completion.as_ref(), &config, schedule.deadline, schedule.finish_at);
         let mut run = Self {
             template: Self::template(&request),
             ledger: Ledger::new(&request.shards),
-            hedges: Hedges::new(&engine, &request),
+            hedges: Hedges::new(&config, &request),
             numbered: 0,
             merge: HitMerge::of(&request),
             timer: Box::pin(sleep_until(schedule.finish_at)),

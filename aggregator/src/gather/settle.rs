@@ -258,7 +258,7 @@ impl Run {
         let shards: Vec<u32> = refused.iter().map(|refused| refused.shard).collect();
         let mut history = self.lineage(branch, &shards);
         self.forget_dropped_twins(branch, &mut history);
-        let more = history.sent < self.engine.hedging.config().max_attempts
+        let more = history.sent < self.hedges.config.max_attempts
             && history.tried.len() < self.branches[branch].candidates.len();
         let mut again: BTreeMap<Retry, Vec<u32>> = BTreeMap::new();
         let mut hopeless = Vec::new();
@@ -299,7 +299,7 @@ impl Run {
         if retry == Retry::Transparent && self.engine.hedging.may_retry() {
             return Some(Retry::Transparent);
         }
-        self.engine.hedging.spend(&self.engine.hedging.config(), shards).then_some(Retry::Counted)
+        self.engine.hedging.spend(&self.hedges.config, shards).then_some(Retry::Counted)
     }
 
     fn unaffordable(&mut self, shards: &[u32]) {

@@ -72,7 +72,7 @@ impl Run {
         let Some((deadline, peer)) = sendable else {
             return load.shadow_ended();
         };
-        hedging.charge(&hedging.config(), asking.shards.len());
+        hedging.charge(&self.hedges.config, asking.shards.len());
         let id = AttemptId(self.shadow_id(asking.branch));
         let until = deadline.instant();
         let context = RequestContext {

@@ -12,7 +12,7 @@ use canopy_topology::config::{NodeConfig, Role};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::{
-    config::Config,
+    config::Loaded,
     failure::open_store,
     reload::{Reload, Source},
     tree::{Surroundings, Tree},
@@ -51,19 +51,19 @@ pub struct RoleArgs {
 /// Runs all nodes of the file.
 pub async fn up(args: UpArgs) -> Result<()> {
     let source = Source { file: args.config, set: args.set };
-    let config = source.read().checked()?;
-    if config.topology.nodes.is_empty() {
+    let loaded = source.read().sound()?;
+    if loaded.config.topology.nodes.is_empty() {
         return Err(anyhow!("[topology] names no nodes; hint: see docs/operations.md for an example"));
     }
-    serve(&source, &config, "canopy", |_| true).await
+    serve(&source, loaded, "canopy", |_| true).await
 }
 
 /// Runs one node.
 pub async fn one(args: RoleArgs, role: Role) -> Result<()> {
     let source = Source { file: args.config, set: args.set };
-    let config = source.read().checked()?;
-    let ids: Vec<&str> =
-        config.topology.nodes.iter().filter(|node| node.role == role).map(|node| node.id.as_str()).collect();
+    let loaded = source.read().sound()?;
+    let nodes = &loaded.config.topology.nodes;
+    let ids: Vec<&str> = nodes.iter().filter(|node| node.role == role).map(|node| node.id.as_str()).collect();
     let wanted = match (&args.node, ids.as_slice()) {
         (Some(node), ids) if ids.contains(&node.as_str()) => node.clone(),
         (None, [only]) => (*only).to_owned(),
@@ -83,7 +83,7 @@ pub async fn one(args: RoleArgs, role: Role) -> Result<()> {
             ));
         }
     };
-    serve(&source, &config, &wanted, |node| node.id == wanted).await
+    serve(&source, loaded, &wanted, |node| node.id == wanted).await
 }
 
 fn name(role: Role) -> String {
@@ -92,21 +92,22 @@ fn name(role: Role) -> String {
 
 async fn serve(
     source: &Source,
-    config: &Config,
+    loaded: Loaded,
     service: &str,
     here: impl Fn(&NodeConfig) -> bool,
 ) -> Result<()> {
+    let config = loaded.config.clone();
+    let mut reload = Reload::listen(source, loaded)?;
     let _traces = telemetry::init(&config.telemetry, service).map_err(|e| anyhow!(e))?;
     let store = open_store(&config.store.url)?;
     let mut signals = Signals::listen()?;
-    let mut tree = Tree::start(config, &store, &Surroundings::real()?, &here).await?;
+    let mut tree = Tree::start(&config, &store, &Surroundings::real()?, &here).await?;
     for node in tree.topology.nodes.iter().filter(|node| here(node)) {
         tracing::info!(node = %node.id, grpc = %node.address, http = %node.admin, "started");
         if node.role == Role::Root && !node.admin.is_empty() {
             tracing::info!("the search page is http://{}/", node.admin);
         }
     }
-    let mut reload = Reload::listen(source)?;
     let first = loop {
         tokio::select! {
             biased;

@@ -207,6 +207,21 @@ impl Layers {
     }
 }
 
+/// Every value of a section by its full key, tables taken apart: `leaf.fault.delay`.
+pub fn settings<T: Section>(section: &T) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    let mut open = vec![(T::NAME.to_owned(), Value::Table(Table::try_from(section).unwrap_or_default()))];
+    while let Some((key, value)) = open.pop() {
+        match value {
+            Value::Table(keys) => {
+                open.extend(keys.into_iter().map(|(last, value)| (format!("{key}.{last}"), value)))
+            }
+            value => drop(found.insert(key, value.to_string())),
+        }
+    }
+    found
+}
+
 /// A value as typed: number, bool, array or table when it reads as one, else text.
 fn scalar(text: &str) -> Value {
     let document: Result<Table, _> = format!("value = {text}").parse();
