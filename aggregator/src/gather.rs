@@ -41,6 +41,7 @@ use crate::{
     hedge::{Hedging, metrics::HedgeMetrics},
     load::Loads,
     metrics::GatherMetrics,
+    pace::{Clock, Pace},
     pick::{PickMetrics, Picker, Standings},
     policies::Policies,
 };
@@ -114,15 +115,27 @@ impl Gatherer {
         config: impl Into<Live<GatherConfig>>,
         deps: &Deps,
     ) -> Self {
-        let config = config.into();
+        Self::paced(node, role, endpoints, config, deps, Pace::default())
+    }
+
+    /// The same on stretched time, for labs.
+    pub fn paced(
+        node: NodeId,
+        role: Role,
+        endpoints: Arc<dyn Endpoints>,
+        config: impl Into<Live<GatherConfig>>,
+        deps: &Deps,
+        pace: Pace,
+    ) -> Self {
+        let (config, clock) = (config.into(), Clock::new(pace));
         let registry = &deps.telemetry.registry;
         let metrics = GatherMetrics::new(role.as_str(), registry);
-        let loads = Arc::new(Loads::new(deps.dice.stream("breaker")));
+        let loads = Arc::new(Loads::new(deps.dice.stream("breaker"), clock));
         Standings::register(role.as_str(), registry, &loads);
         let picks = PickMetrics::new(role.as_str(), registry);
         let picker = Picker::new(node.clone(), config.get().pick, deps.dice.stream("pick"), picks);
         let hedges = HedgeMetrics::new(role.as_str(), registry);
-        let hedging = Hedging::new(config.clone(), deps.dice.stream("hedge"), hedges);
+        let hedging = Hedging::new(config.clone(), deps.dice.stream("hedge"), hedges, clock);
         let policies = Policies::new(config);
         Self { node, endpoints, policies, loads, picker, hedging, metrics }
     }

@@ -13,6 +13,7 @@ pub mod hedge;
 pub mod load;
 pub mod merge;
 pub mod metrics;
+pub mod pace;
 pub mod pick;
 pub mod plan;
 pub mod policies;

@@ -23,10 +23,13 @@ use canopy_proto::v1;
 use parking_lot::{Mutex, RwLock};
 use tokio::time::Instant;
 
-use crate::breaker::{
-    Position,
-    probation::{Others, Verdict},
-    standing::{Ejected, Standing},
+use crate::{
+    breaker::{
+        Position,
+        probation::{Others, Verdict},
+        standing::{Ejected, Standing},
+    },
+    pace::Clock,
 };
 use state::State;
 
@@ -62,6 +65,7 @@ pub struct Load {
     in_flight: AtomicU32,
     turn: AtomicU64,
     dice: Dice,
+    clock: Clock,
     state: Mutex<State>,
 }
 
@@ -85,9 +89,9 @@ pub struct Seen {
 }
 
 impl Load {
-    fn new(dice: Dice, now: Instant) -> Self {
-        let state = Mutex::new(State::new(now));
-        Self { in_flight: AtomicU32::new(0), turn: AtomicU64::new(0), dice, state }
+    fn new(dice: Dice, clock: Clock) -> Self {
+        let state = Mutex::new(State::new(clock.now()));
+        Self { in_flight: AtomicU32::new(0), turn: AtomicU64::new(0), dice, clock, state }
     }
 
     /// Calls that run now.
@@ -97,19 +101,19 @@ impl Load {
 
     /// A reply of the node said how it is.
     pub fn report(&self, call: &v1::CallReport) {
-        let wait = Duration::from_micros(call.queue_wait_us);
-        let now = Instant::now();
+        let wait = self.clock.span(Duration::from_micros(call.queue_wait_us));
+        let now = self.clock.now();
         let mut state = self.state.lock();
         state.estimate.reported(wait, call.in_flight, self.in_flight(), now);
         if call.pushback_ms > 0 {
-            state.estimate.penalised(pushback(call.pushback_ms), now);
+            state.estimate.penalised(self.clock.span(pushback(call.pushback_ms)), now);
         }
         state.draining = call.draining.then_some(now);
     }
 
     /// A part of what it was asked was refused, of a call that had `budget`.
     pub fn penalise(&self, budget: Duration) {
-        self.state.lock().estimate.penalised(budget, Instant::now());
+        self.state.lock().estimate.penalised(self.clock.span(budget), self.clock.now());
     }
 
     /// How it is.
@@ -169,12 +173,12 @@ impl Load {
     /// Whether a call to it is withheld, because it refused too many. Counts as one that was wanted.
     pub fn withholds(&self) -> bool {
         let lot = self.dice.unit();
-        self.state.lock().throttle.withholds(lot, Instant::now())
+        self.state.lock().throttle.withholds(lot, self.clock.now())
     }
 
     /// How operators see it.
     pub fn standing(&self) -> Standing {
-        let (state, now) = (self.state.lock(), Instant::now());
+        let (state, now) = (self.state.lock(), self.clock.now());
         Standing::of(state.ejected(now), state.ramp.weight(now).is_some())
     }
 
@@ -186,11 +190,11 @@ impl Load {
 
     /// Smoothed response time, once measured.
     pub fn response(&self) -> Option<Duration> {
-        self.state.lock().estimate.response()
+        self.state.lock().estimate.response().map(|response| self.clock.unscaled(response))
     }
 
     fn ended(&self, ending: Ending, began: Instant, budget: Duration) {
-        let now = Instant::now();
+        let (now, budget) = (self.clock.now(), self.clock.span(budget));
         let lot = self.dice.unit();
         let took = now.saturating_duration_since(began);
         let mut state = self.state.lock();
@@ -208,7 +212,9 @@ impl Load {
                 state.estimate.answered(took, now);
                 state.probation.answered(took, now);
             }
-            Ending::Refused(pushback) => state.estimate.penalised(budget.max(pushback), now),
+            Ending::Refused(pushback) => {
+                state.estimate.penalised(budget.max(self.clock.span(pushback)), now);
+            }
             Ending::Lost | Ending::Failed => state.estimate.penalised(budget, now),
             Ending::Late => state.estimate.penalised(took, now),
             Ending::Outlasted => {
@@ -235,7 +241,8 @@ impl InFlight {
     /// Begins a call.
     pub fn begin(load: Arc<Load>) -> Self {
         load.in_flight.fetch_add(1, Ordering::Relaxed);
-        Self { load, began: Instant::now() }
+        let began = load.clock.now();
+        Self { load, began }
     }
 
     /// The node's load.
@@ -258,13 +265,19 @@ impl Drop for InFlight {
 /// Load of all nodes that were ever asked. Bounded by the nodes of the topology.
 pub struct Loads {
     dice: Dice,
+    clock: Clock,
     nodes: RwLock<BTreeMap<NodeId, Arc<Load>>>,
 }
 
 impl Loads {
     /// None yet. The dice are for how long breakers stay open and which calls throttles withhold.
-    pub fn new(dice: Dice) -> Self {
-        Self { dice, nodes: RwLock::default() }
+    pub fn new(dice: Dice, clock: Clock) -> Self {
+        Self { dice, clock, nodes: RwLock::default() }
+    }
+
+    /// Now, by the clock of all that is kept of nodes.
+    pub fn now(&self) -> Instant {
+        self.clock.now()
     }
 
     /// The node's load.
@@ -272,7 +285,7 @@ impl Loads {
         if let Some(load) = self.nodes.read().get(node) {
             return load.clone();
         }
-        let fresh = || Arc::new(Load::new(self.dice.clone(), Instant::now()));
+        let fresh = || Arc::new(Load::new(self.dice.clone(), self.clock));
         self.nodes.write().entry(node.clone()).or_insert_with(fresh).clone()
     }
 
@@ -299,10 +312,11 @@ impl Loads {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pace::Pace;
 
     #[tokio::test(start_paused = true)]
     async fn a_call_counts_until_it_is_dropped_and_says_how_it_ended() {
-        let loads = Loads::new(Dice::seeded(1));
+        let loads = Loads::new(Dice::seeded(1), Clock::new(Pace::default()));
         let load = loads.of(&"a".into());
         let call = InFlight::begin(loads.of(&"a".into()));
         assert_eq!((load.in_flight(), loads.all().len()), (1, 1));
@@ -314,7 +328,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_says_nothing_of_the_node_changes_nothing() {
-        let load = Loads::new(Dice::seeded(1)).of(&"a".into());
+        let load = Loads::new(Dice::seeded(1), Clock::new(Pace::default())).of(&"a".into());
         let before = load.stands(2, Instant::now()).reading;
         let call = InFlight::begin(load.clone());
         call.ended(Ending::Nothing, Duration::from_secs(1));

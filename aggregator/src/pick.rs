@@ -29,7 +29,6 @@ use canopy_common::{ids::NodeId, rng::Dice};
 use canopy_proto::v1;
 use canopy_topology::routing::RoutingSnapshot;
 use prost::Message;
-use tokio::time::Instant;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 pub use metrics::{PickMetrics, Standings};
@@ -89,7 +88,7 @@ impl Picker {
 
     /// The replica to ask, or `None` when none is left.
     pub fn choose(&self, loads: &Loads, choosing: &Choosing<'_>) -> Option<Choice> {
-        let now = Instant::now();
+        let now = loads.now();
         let set = Set::see(loads, choosing, now);
         set.review(now);
         let (these, ejected) = match eligible(&set.members()) {

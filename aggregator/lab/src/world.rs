@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use canopy_aggregator::{endpoints::Endpoints, gather::Gatherer};
+use canopy_aggregator::{endpoints::Endpoints, gather::Gatherer, pace::Pace};
 use canopy_common::{
     clock,
     deps::Deps,
@@ -99,7 +99,8 @@ impl World {
         let caller = |number: u32| {
             let deps = deps(draw::bits(&[workload.seed, u64::from(number)]));
             let name = format!("root-{number}");
-            Arc::new(Gatherer::new(name.as_str().into(), Role::Root, peers.clone(), config.clone(), &deps))
+            let (name, pace) = (name.as_str().into(), Pace::slower(scale.times()));
+            Arc::new(Gatherer::paced(name, Role::Root, peers.clone(), config.clone(), &deps, pace))
         };
         let callers = (0..workload.callers).map(caller).collect();
         let request = request(workload, policy, scale);

@@ -1,8 +1,6 @@
 //! The end of attempts: the winner of a shard stops it everywhere else. An attempt with nothing left to win is dropped,
 //! and so cancelled; of one that goes on for other shards, the node is told which to stop.
 
-use tokio::time::Instant;
-
 use super::{
     attempt::{Fate, Kind},
     run::Run,
@@ -76,7 +74,7 @@ impl Run {
         let standing = &mut self.hedges.branches[self.attempts[index].branch];
         standing.over = true;
         if let Some(class) = &standing.class {
-            class.with(|state| state.pushed_back(Instant::now(), pushback(milliseconds)));
+            self.engine.hedging.pushed_back(class, pushback(milliseconds));
         }
     }
 }

@@ -12,7 +12,6 @@ use arc_swap::ArcSwap;
 use canopy_common::{config::Live, rng::Dice};
 use canopy_proto::v1::{self, query::Node};
 use parking_lot::{Mutex, RwLock};
-use tokio::time::Instant;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::{
@@ -22,7 +21,7 @@ use super::{
     decision::{Asked, Decision},
     metrics::HedgeMetrics,
 };
-use crate::config::GatherConfig;
+use crate::{config::GatherConfig, pace::Clock};
 
 /// Classes kept; more share coarser ones.
 const CLASSES: usize = 128;
@@ -111,14 +110,20 @@ pub struct Hedging {
     bucket: Mutex<Bucket>,
     fuse: Mutex<Fuse>,
     dice: Dice,
+    clock: Clock,
     /// What it counts.
     pub metrics: HedgeMetrics,
 }
 
 impl Hedging {
     /// Nothing seen yet, a full bucket.
-    pub fn new(config: impl Into<Live<GatherConfig>>, dice: Dice, metrics: HedgeMetrics) -> Self {
-        let (now, live) = (Instant::now(), config.into());
+    pub fn new(
+        config: impl Into<Live<GatherConfig>>,
+        dice: Dice,
+        metrics: HedgeMetrics,
+        clock: Clock,
+    ) -> Self {
+        let (now, live) = (clock.now(), config.into());
         let made = made_of(live.get());
         let config = &made.1;
         Self {
@@ -128,6 +133,7 @@ impl Hedging {
             live,
             classes: RwLock::default(),
             dice,
+            clock,
             metrics,
         }
     }
@@ -152,13 +158,13 @@ impl Hedging {
         let mut classes = self.classes.write();
         let coarse = ClassKey { subtree: key.subtree, ..ClassKey::default() };
         let key = if classes.len() < CLASSES || classes.contains_key(&key) { key } else { coarse };
-        let fresh = || Arc::new(Class { state: Mutex::new(ClassState::new(Instant::now())) });
+        let fresh = || Arc::new(Class { state: Mutex::new(ClassState::new(self.clock.now())) });
         classes.entry(key).or_insert_with(fresh).clone()
     }
 
     /// What a branch of `class` does, and the dice of a hedge that is sent only sometimes.
     pub fn decide(&self, class: &Class, config: &HedgeConfig, asked: Asked) -> Decision {
-        let now = Instant::now();
+        let now = self.clock.now();
         let asked = Asked { frozen: self.level(config) < 0.5, ..asked };
         let decision = class.with(|state| state.decide(now, config, &asked));
         self.metrics.decided(&decision);
@@ -174,7 +180,7 @@ impl Hedging {
 
     /// A branch is asked for the first time; its shards earn `tokens`.
     pub fn asked(&self, config: &HedgeConfig, tokens: f64) {
-        let now = Instant::now();
+        let now = self.clock.now();
         self.bucket.lock().earn(now, config.limits, tokens);
         self.fuse.lock().asked(now);
     }
@@ -190,7 +196,7 @@ impl Hedging {
 
     /// Takes what it costs to ask that many shards once more; counts a refusal.
     pub fn spend(&self, config: &HedgeConfig, shards: usize) -> bool {
-        let may = self.bucket.lock().spend(Instant::now(), config.limits, shards as f64);
+        let may = self.bucket.lock().spend(self.clock.now(), config.limits, shards as f64);
         if !may {
             self.metrics.denied.inc();
         }
@@ -199,18 +205,18 @@ impl Hedging {
 
     /// Gives back what was taken for a hedge that found nobody to ask.
     pub fn refund(&self, config: &HedgeConfig, shards: usize) {
-        self.bucket.lock().earn(Instant::now(), config.limits, shards as f64);
+        self.bucket.lock().earn(self.clock.now(), config.limits, shards as f64);
     }
 
     /// Takes what a probe costs, whether it is there or not: probes are rare by their own rules, and a node whose probe
     /// costs more than the bucket can hold must be able to come back.
     pub fn charge(&self, config: &HedgeConfig, shards: usize) {
-        self.bucket.lock().charge(Instant::now(), config.limits, shards as f64);
+        self.bucket.lock().charge(self.clock.now(), config.limits, shards as f64);
     }
 
     /// Whether what never began may be asked again outside the budget.
     pub fn may_retry(&self) -> bool {
-        self.fuse.lock().retry(Instant::now())
+        self.fuse.lock().retry(self.clock.now())
     }
 
     /// True with this probability.
@@ -218,9 +224,14 @@ impl Hedging {
         probability >= 1.0 || self.dice.unit() < probability
     }
 
+    /// A node asked a class to be left alone for so long.
+    pub fn pushed_back(&self, class: &Class, pushback: Duration) {
+        class.with(|state| state.pushed_back(self.clock.now(), self.clock.span(pushback)));
+    }
+
     /// What it knows, for status pages.
     pub fn status(&self) -> serde_json::Value {
-        let (now, config) = (Instant::now(), self.config());
+        let (now, config) = (self.clock.now(), self.config());
         let classes = self.classes.read().clone();
         let classes = classes.iter().map(|(key, class)| {
             let mut status = class.with(|state| state.status(now));

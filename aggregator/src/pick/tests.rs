@@ -5,7 +5,10 @@ use std::time::Duration;
 use canopy_topology::{config::Role, routing::Node};
 
 use super::*;
-use crate::load::{Ending, InFlight};
+use crate::{
+    load::{Ending, InFlight},
+    pace::{Clock, Pace},
+};
 
 struct World {
     loads: Loads,
@@ -27,7 +30,12 @@ fn zoned(zones: &[&str], strategy: Strategy) -> World {
     let leaves = nodes.iter().zip(zones).map(|(id, zone)| (id.clone(), node(Role::Leaf, zone)));
     let root = ("root".into(), node(Role::Root, zones[0]));
     let routing = RoutingSnapshot { nodes: leaves.chain([root]).collect(), ..Default::default() };
-    World { loads: Loads::new(Dice::seeded(2)), picker: picker(strategy, 1), routing, nodes }
+    World {
+        loads: Loads::new(Dice::seeded(2), Clock::new(Pace::default())),
+        picker: picker(strategy, 1),
+        routing,
+        nodes,
+    }
 }
 
 fn world(count: usize, strategy: Strategy) -> World {

@@ -4,14 +4,22 @@ use canopy_common::rng::Dice;
 use prometheus::Registry;
 
 use super::*;
-use crate::config::GatherConfig;
+use crate::{
+    config::GatherConfig,
+    pace::{Clock, Pace},
+};
 
 fn hedging(seed: u64) -> Hedging {
     following(GatherConfig::default().into(), seed)
 }
 
 fn following(config: Live<GatherConfig>, seed: u64) -> Hedging {
-    Hedging::new(config, Dice::seeded(seed), HedgeMetrics::new("root", &Registry::new()))
+    Hedging::new(
+        config,
+        Dice::seeded(seed),
+        HedgeMetrics::new("root", &Registry::new()),
+        Clock::new(Pace::default()),
+    )
 }
 
 fn word() -> v1::Query {
