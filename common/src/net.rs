@@ -2,6 +2,7 @@
 //! real TCP and over a simulated network. Addresses are `host:port`; port 0 picks a free one.
 
 pub mod patience;
+pub mod together;
 
 use std::{
     io,

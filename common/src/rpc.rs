@@ -30,7 +30,7 @@ use dial::Dialler;
 
 use crate::{
     drain::Drain,
-    net::{Bound, NetIo, patience::Patient},
+    net::{Bound, NetIo, patience::Patient, together::Together},
     telemetry::trace,
 };
 
@@ -53,7 +53,7 @@ pub fn channel(config: &RpcConfig, net: &NetIo, address: &str) -> io::Result<Cli
     let dialler = Dialler::new(net.clone(), address, config.connect_timeout.0, config.keepalive_timeout.0);
     let connector = service_fn(move |_: Uri| {
         let dialler = dialler.clone();
-        async move { dialler.dial().await.map(TokioIo::new) }
+        async move { dialler.dial().await.map(|io| TokioIo::new(Together::new(io))) }
     });
     let channel = Endpoint::from_shared(format!("http://{address}"))
         .map_err(io::Error::other)?
@@ -88,8 +88,8 @@ pub async fn serve_grpc(config: &RpcConfig, routes: Routes, bound: Bound, drain:
         .into_inner();
     let stop = drain.clone();
     let age = aged(config.max_connection_age.0, &bound.address.to_string());
-    let incoming =
-        bound.incoming.map(|accepted| accepted.map(|io| Patient::opened_by(io, PREFACE, PREFACE_PATIENCE)));
+    let opened = |io| Together::new(Patient::opened_by(io, PREFACE, PREFACE_PATIENCE));
+    let incoming = bound.incoming.map(move |accepted| accepted.map(opened));
     let serving = Server::builder()
         .http2_keepalive_interval(Some(config.keepalive_interval.0))
         .http2_keepalive_timeout(Some(config.keepalive_timeout.0))
