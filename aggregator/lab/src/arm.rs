@@ -1,7 +1,14 @@
 //! Runs one arm: a workload under a policy, open loop, on a runtime of its own whose clock moves only when nothing is
 //! left to do. Latencies count from the intended arrival; nothing waits for answers before it asks on.
+//!
+//! The same workload, policy and seed have the same history, down to the order in which queries end; a run that fails
+//! says which seed repeats it.
 
-use std::sync::Arc;
+use std::{
+    any::Any,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
 
 use canopy_aggregator::gather::Gathered;
 use canopy_common::{deadline::Deadline, ids::AttemptId, request::RequestContext};
@@ -9,11 +16,12 @@ use canopy_proto::v1;
 use hdrhistogram::Histogram;
 use parking_lot::Mutex;
 use tokio::{
-    task::JoinSet,
+    task::{JoinError, JoinSet},
     time::{Instant, sleep_until},
 };
 
 use crate::{
+    draw,
     error::{Error, Result},
     leaf::Counts,
     policy::Policy,
@@ -41,6 +49,9 @@ pub struct Outcome {
     pub false_flags: u64,
     /// What the engine says of its attempts.
     pub tail: v1::TailReport,
+    /// Every measured query in the order in which they ended, mixed into one number: two runs with the same one went
+    /// the same way.
+    pub history: u64,
     /// From the first to the last measured arrival, model ms.
     pub span: f64,
     /// Time that workers were taken, as a share of all workers' time; 0 without queues.
@@ -86,6 +97,7 @@ struct Tally {
     answered: u64,
     complete: u64,
     false_flags: u64,
+    history: u64,
     tail: v1::TailReport,
 }
 
@@ -100,6 +112,8 @@ impl Tally {
         let wrong = both.filter(|(reply, siblings)| says(reply) != siblings.finished(query)).count();
         self.false_flags += u64::from(wrong > 0 || gathered.shards.len() != world.siblings.len());
         let tail = &gathered.tail;
+        let event = [query, took_ms.to_bits(), answered as u64, u64::from(tail.attempts)];
+        self.history = draw::bits(&[self.history, draw::bits(&event)]);
         self.tail.attempts += tail.attempts;
         self.tail.hedges += tail.hedges;
         self.tail.hedges_won += tail.hedges_won;
@@ -119,7 +133,30 @@ pub fn run(workload: &Workload, policy: &Policy, progress: &dyn Fn(u64)) -> Resu
     workload.check()?;
     policy.check()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
-    runtime.block_on(drive(workload, policy, progress))
+    let run = || runtime.block_on(drive(workload, policy, progress));
+    // What panics here is repeated by its seed, so that has to be said whoever catches it.
+    let ran = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| Err(Error::Lost(said(&*panic))));
+    ran.map_err(|error| match error {
+        Error::Lost(why) => Error::Lost(format!(
+            "{} with {} shards and seed {}: {why}",
+            policy.name(),
+            workload.shards,
+            workload.seed
+        )),
+        other => other,
+    })
+}
+
+/// What a panic said.
+fn said(panic: &(dyn Any + Send)) -> String {
+    let text =
+        panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    format!("it panicked: {}", text.unwrap_or("without a word"))
+}
+
+fn lost(error: JoinError) -> Error {
+    let why = error.to_string();
+    Error::Lost(error.try_into_panic().map_or(why, |panic| said(&*panic)))
 }
 
 async fn drive(workload: &Workload, policy: &Policy, progress: &dyn Fn(u64)) -> Result<Outcome> {
@@ -130,10 +167,10 @@ async fn drive(workload: &Workload, policy: &Policy, progress: &dyn Fn(u64)) -> 
         answered: 0,
         complete: 0,
         false_flags: 0,
+        history: 0,
         tail: v1::TailReport::default(),
     }));
     let mut running = JoinSet::new();
-    let lost = |_| Error::Lost(policy.name());
     let (mut first, mut last) = (0.0, 0.0);
     for (query, at) in workload.arrivals().enumerate() {
         let query = query as u64;
@@ -167,6 +204,7 @@ async fn drive(workload: &Workload, policy: &Policy, progress: &dyn Fn(u64)) -> 
         complete: tally.complete,
         false_flags: tally.false_flags,
         tail: tally.tail,
+        history: tally.history,
         span: last - first,
         executed,
         calls: world.calls(),
@@ -188,5 +226,34 @@ async fn ask(
     let took = world.scale.ms(intended.elapsed());
     if let Some(tally) = tally {
         tally.lock().add(&world, query, took, &gathered);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Hedge;
+
+    fn workload(seed: u64) -> Workload {
+        Workload { queries: 600, warmup: 100, shards: 5, seed, scale: 5, ..Workload::queued(0.005, 0.5) }
+    }
+
+    #[test]
+    fn the_same_seed_has_the_same_history_and_another_seed_another() {
+        let policy = Policy::hedge(Hedge::Auto);
+        let history = |seed| run(&workload(seed), &policy, &|_| {}).unwrap().history;
+        let first = history(1);
+        assert_eq!(first, history(1));
+        assert_ne!(first, history(2));
+        let off = run(&workload(1), &Policy::hedge(Hedge::Off), &|_| {}).unwrap().history;
+        assert_ne!(first, off);
+    }
+
+    #[test]
+    fn what_fails_says_which_seed_repeats_it() {
+        let failed =
+            run(&workload(77), &Policy::hedge(Hedge::Off), &|_| panic!("no more paper")).unwrap_err();
+        let text = failed.to_string();
+        assert!(text.contains("off with 5 shards and seed 77: it panicked: no more paper"), "{text}");
     }
 }

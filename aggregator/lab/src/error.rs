@@ -19,8 +19,10 @@ pub enum Error {
     /// The runtime of an arm can't start.
     #[error("the runtime of an arm can't start: {0}")]
     Runtime(#[from] std::io::Error),
-    /// An arm ended without a result.
-    #[error("arm {0} ended without a result; this is a fault of the lab")]
+    /// An arm ended without a result; says which seed repeats it.
+    #[error(
+        "an arm ended without a result; this is a fault of the lab or of the engine, which its seed repeats: {0}"
+    )]
     Lost(String),
     /// The chart could not be drawn.
     #[error("the chart can't be drawn: {0}")]

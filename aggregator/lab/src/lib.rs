@@ -17,6 +17,7 @@ mod normal;
 pub mod overload;
 pub mod policy;
 pub mod preset;
+pub mod safety;
 pub mod scale;
 pub mod statistics;
 pub mod tail;

@@ -3,6 +3,7 @@
 //! Every arm sees the same arrivals and service times. The first arm is what the others are compared with. Where the
 //! formulas of [`crate::exact`] apply, their values stand beside the measured ones.
 
+pub mod deviation;
 pub mod plot;
 pub mod reference;
 pub mod report;
@@ -86,8 +87,12 @@ pub fn run(settings: &Settings, progress: &(dyn Fn(u64) + Sync)) -> Result<Repor
     }
     let cost = outcomes.iter().filter_map(|outcome| outcome.cpu_us).sum::<f64>();
     let calls = outcomes.iter().map(|outcome| outcome.calls).sum::<u64>();
+    let faults = rows.iter().flat_map(|row: &Row| {
+        deviation::faults(row.shards, row.queries, row.deviation.as_ref(), row.any_slow.as_ref())
+    });
     Ok(Report {
         lab: "tail".to_owned(),
+        faults: faults.collect(),
         workload: settings.workload.clone(),
         seeds: settings.seeds,
         rows,
@@ -112,13 +117,15 @@ fn row(workload: &Workload, policy: &Policy, arm: &[Outcome], base: &[Outcome]) 
     } else {
         Some(Versus { p50: ratio(0.5), p99: ratio(0.99), p999: ratio(0.999) })
     };
+    let (times, exact) = (times(&latency), reference::of(workload, policy));
     Ok(Row {
         arm: policy.name(),
         policy: policy.clone(),
         shards: workload.shards,
         queries: latency.len(),
-        times: times(&latency),
-        exact: reference::of(workload, policy),
+        times,
+        deviation: deviation::of(workload, policy, latency.len(), &times, exact.as_ref()),
+        exact,
         extra: mean(&Outcome::extra),
         twice: mean(&Outcome::twice),
         executed: mean(&|outcome| outcome.executed),
@@ -135,10 +142,12 @@ fn row(workload: &Workload, policy: &Policy, arm: &[Outcome], base: &[Outcome]) 
         budget_denied: arm.iter().map(|outcome| u64::from(outcome.tail.budget_denied)).sum(),
         versus_first: versus,
         share_of_replicas: report::shares(arm),
+        history: report::history(arm),
     })
 }
 
-fn times(latency: &Histogram<u64>) -> Times {
+/// Quantiles of a histogram of microseconds.
+pub(crate) fn times(latency: &Histogram<u64>) -> Times {
     let at = |quantile: f64| latency.value_at_quantile(quantile) as f64 / 1000.0;
     Times {
         p50: at(0.5),

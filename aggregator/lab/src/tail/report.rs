@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::reference::Exact;
-use crate::{arm::Outcome, policy::Policy, statistics::Ratio, workload::Workload};
+use super::{deviation::Deviation, reference::Exact};
+use crate::{arm::Outcome, draw, policy::Policy, statistics::Ratio, workload::Workload};
 
 /// The whole report.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -16,6 +16,8 @@ pub struct Report {
     pub seeds: u32,
     /// Rows, by number of shards and then arm.
     pub rows: Vec<Row>,
+    /// What the unhedged arms measured wrongly: then the lab is broken and no figure of this run counts.
+    pub faults: Vec<String>,
     /// CPU microseconds that the lab took per call at a leaf, the engine included. Of this machine, the one value that
     /// does not repeat; 0 where it is not known.
     #[serde(skip)]
@@ -78,6 +80,8 @@ pub struct Row {
     pub times: Times,
     /// What is exactly right, where that is known.
     pub exact: Option<Exact>,
+    /// How far the times are off it, where it is of the same policy.
+    pub deviation: Option<Deviation>,
     /// Copies that came to the leaves per first call, counted there.
     pub extra: f64,
     /// Calls whose work had begun elsewhere before, per first call, counted at the leaves.
@@ -102,6 +106,8 @@ pub struct Row {
     pub versus_first: Option<Versus>,
     /// Calls by place of the replica, as shares.
     pub share_of_replicas: Vec<f64>,
+    /// All that happened, mixed into one number: the same seeds have the same one.
+    pub history: String,
 }
 
 /// Share of the calls that came to the first replica of each shard, to the second, and so on.
@@ -110,4 +116,10 @@ pub(super) fn shares(arm: &[Outcome]) -> Vec<f64> {
     let arrived = |at: usize| arm.iter().map(|outcome| outcome.by_replica[at].arrived).sum::<u64>() as f64;
     let all: f64 = (0..replicas).map(arrived).sum();
     (0..replicas).map(|at| arrived(at) / all.max(1.0)).collect()
+}
+
+/// The histories of all seeds, as one.
+pub(crate) fn history(arm: &[Outcome]) -> String {
+    let histories: Vec<u64> = arm.iter().map(|outcome| outcome.history).collect();
+    format!("{:016x}", draw::bits(&histories))
 }
