@@ -33,7 +33,7 @@ use crate::{
 };
 use state::State;
 
-pub use estimate::{Estimate, Reading, typical};
+pub use estimate::{Estimate, Reading, Typical, typical};
 pub use ramp::{FRESH, RAMP, RETURNING, Ramp};
 
 /// Longest pushback that is believed.
@@ -193,7 +193,8 @@ impl Load {
         self.state.lock().estimate.response().map(|response| self.clock.unscaled(response))
     }
 
-    fn ended(&self, ending: Ending, began: Instant, budget: Duration) {
+    fn ended(&self, flight: &InFlight, ending: Ending, budget: Duration) {
+        let began = flight.began;
         let (now, budget) = (self.clock.now(), self.clock.span(budget));
         let lot = self.dice.unit();
         let took = now.saturating_duration_since(began);
@@ -209,8 +210,12 @@ impl Load {
         }
         match ending {
             Ending::Answered => {
-                state.estimate.answered(took, now);
-                state.probation.answered(took, now);
+                let queued = self.clock.span(Duration::from_micros(flight.queued_us.load(Ordering::Relaxed)));
+                state.estimate.answered(took, queued, now);
+                if let Some(relative) = flight.relative(took) {
+                    state.estimate.compared(relative);
+                    state.probation.answered(relative, now);
+                }
             }
             Ending::Refused(pushback) => {
                 state.estimate.penalised(budget.max(self.clock.span(pushback)), now);
@@ -219,7 +224,9 @@ impl Load {
             Ending::Late => state.estimate.penalised(took, now),
             Ending::Outlasted => {
                 state.estimate.outlasted(took, now);
-                state.probation.outlasted(took, now);
+                if let Some(relative) = flight.relative(took) {
+                    state.probation.outlasted(relative, now);
+                }
             }
             Ending::Reached | Ending::Nothing => {}
         }
@@ -235,6 +242,10 @@ pub fn pushback(milliseconds: u64) -> Duration {
 pub struct InFlight {
     load: Arc<Load>,
     began: Instant,
+    /// Time it waited at the node, as far as that was said.
+    queued_us: AtomicU64,
+    /// What calls of its class usually take.
+    usual: Option<Duration>,
 }
 
 impl InFlight {
@@ -242,7 +253,25 @@ impl InFlight {
     pub fn begin(load: Arc<Load>) -> Self {
         load.in_flight.fetch_add(1, Ordering::Relaxed);
         let began = load.clock.now();
-        Self { load, began }
+        Self { load, began, queued_us: AtomicU64::new(0), usual: None }
+    }
+
+    /// The call is of a class whose calls usually take so long: its node is compared with others by that.
+    pub fn usually(mut self, usual: Option<Duration>) -> Self {
+        self.usual = usual;
+        self
+    }
+
+    /// A reply of the call said how the node is.
+    pub fn report(&self, call: &v1::CallReport) {
+        self.queued_us.store(call.queue_wait_us, Ordering::Relaxed);
+        self.load.report(call);
+    }
+
+    /// How many times as long as usual it took.
+    fn relative(&self, took: Duration) -> Option<f64> {
+        let usual = self.load.clock.span(self.usual?).max(Duration::from_micros(1));
+        Some(took.as_secs_f64() / usual.as_secs_f64())
     }
 
     /// The node's load.
@@ -252,7 +281,7 @@ impl InFlight {
 
     /// Says how the call, which had `budget`, ended. Once; a call that is dropped without a word says nothing.
     pub fn ended(&self, ending: Ending, budget: Duration) {
-        self.load.ended(ending, self.began, budget);
+        self.load.ended(self, ending, budget);
     }
 }
 

@@ -1,13 +1,14 @@
 //! Which replica to ask.
 //!
-//! With every caller's knowledge a little old, always taking "the best of all" makes all callers run to the same node,
-//! while the better of two random ones comes close to the best without the herd. A choice is made in three steps, each
+//! With every caller's knowledge a little old, always taking "the best of all" makes all callers run to the same node.
+//! What keeps them apart is that a call of ours counts as more than one, that costs which are near each other are drawn
+//! by lot, and that in a large set only four random replicas are looked at. A choice is made in three steps, each
 //! a function of plain numbers: [`eligible`] says who may be asked at all, the nearer zone is preferred until it is worse,
 //! and a [`Strategy`] takes one.
 //!
 //! | strategy | the replica |
 //! |---|---|
-//! | `adaptive` | the cheaper of two; with a session the two are its first by rendezvous, else random |
+//! | `adaptive` | the cheapest of up to four random ones; with a session the better of its first two by rendezvous |
 //! | `affinity` | the first by rendezvous of session or query; the next one when that is over its share of calls |
 //! | `power_of_two` | of two random ones the one with fewer of our calls |
 //! | `least_outstanding` | the one with the fewest of our calls |

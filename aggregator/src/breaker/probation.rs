@@ -1,5 +1,7 @@
 //! Latency probation: a replica that is far slower than the others of its set is used by shadows only.
 //!
+//! Time is what a call took over what such calls usually take, so that a replica that serves the dear ones is not slow.
+//!
 //! It neither fails nor is late, so no breaker opens; the choice by cost keeps most queries away from it, but with wide
 //! fan-outs even a few per cent of slow branches set the latency of every query.
 //!
@@ -42,6 +44,8 @@ const SHADOW_PATIENCE: Duration = Duration::from_mins(1);
 /// How the others of its set do.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Others {
+    /// Their median time over what is usual for each call.
+    pub relative: f64,
     /// Their median response time, microseconds.
     pub response: f64,
     /// They have no queues to speak of.
@@ -62,7 +66,7 @@ pub enum Verdict {
 /// The probation of one replica.
 #[derive(Debug, Clone, Default)]
 pub struct Probation {
-    answers: Vec<u32>,
+    answers: Vec<f64>,
     count: usize,
     began: Option<Instant>,
     in_a_row: u32,
@@ -80,22 +84,21 @@ impl Probation {
         self.out
     }
 
-    /// An answer took so long.
-    pub fn answered(&mut self, took: Duration, now: Instant) {
+    /// An answer took so many times as long as usual.
+    pub fn answered(&mut self, relative: f64, now: Instant) {
         self.began.get_or_insert(now);
-        let took = u32::try_from(took.as_micros()).unwrap_or(u32::MAX);
         if self.answers.len() < MOST {
-            self.answers.push(took);
+            self.answers.push(relative);
         } else {
-            self.answers[self.count % MOST] = took;
+            self.answers[self.count % MOST] = relative;
         }
         self.count += 1;
     }
 
-    /// It was given up after so long, because another replica was faster. What it would have taken is not known; that
+    /// It was given up after so many times what is usual, because another replica was faster. What it would have taken is not known; that
     /// it counts as twice the time lets hedges not hide a slow replica, and copies sent at once not blame a good one.
-    pub fn outlasted(&mut self, waited: Duration, now: Instant) {
-        self.answered(waited.saturating_mul(2), now);
+    pub fn outlasted(&mut self, relative: f64, now: Instant) {
+        self.answered(2.0 * relative, now);
     }
 
     /// Whether a window is full and waits for a review.
@@ -107,12 +110,13 @@ impl Probation {
 
     /// Judges a full window against the others; a window without others to compare with decides nothing.
     pub fn review(&mut self, others: Option<Others>, now: Instant) -> Verdict {
-        self.answers.sort_unstable();
-        let median = self.answers.get(self.answers.len() / 2).map_or(0.0, |median| f64::from(*median));
+        self.answers.sort_by(f64::total_cmp);
+        let median = self.answers.get(self.answers.len() / 2).copied().unwrap_or(0.0);
         self.answers.clear();
         (self.count, self.began) = (0, None);
         let Some(others) = others else { return Verdict::Stays };
-        let above = |times: f64| median > times * others.response && median > others.response + NOISE_US;
+        let later_us = (median - others.relative) * others.response / others.relative.max(f64::MIN_POSITIVE);
+        let above = |times: f64| median > times * others.relative && later_us > NOISE_US;
         let counts = if self.out { !above(NEAR) } else { above(FAR) && others.calm };
         self.in_a_row = if counts { self.in_a_row + 1 } else { 0 };
         let needed = if self.out { IN_A_ROW << self.times.saturating_sub(1).min(DOUBLED) } else { IN_A_ROW };
@@ -158,12 +162,12 @@ impl Probation {
 mod tests {
     use super::*;
 
-    const CALM: Option<Others> = Some(Others { response: 10_000.0, calm: true });
+    const CALM: Option<Others> = Some(Others { relative: 1.0, response: 10_000.0, calm: true });
 
-    /// A window of answers of `ms` each, and what it decides.
+    /// A window of answers of `ms` each where 10 are usual, and what it decides.
     async fn window(probation: &mut Probation, ms: u64, others: Option<Others>) -> Verdict {
         for _ in 0..10 {
-            probation.answered(Duration::from_millis(ms), Instant::now());
+            probation.answered(ms as f64 / 10.0, Instant::now());
         }
         tokio::time::advance(WINDOW).await;
         assert!(probation.due(Instant::now()));
@@ -216,8 +220,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn nobody_is_sent_away_while_the_others_queue_or_for_noise() {
         let mut probation = Probation::default();
-        let busy = Some(Others { response: 10_000.0, calm: false });
-        let fast = Some(Others { response: 200.0, calm: true });
+        let busy = Some(Others { relative: 1.0, response: 10_000.0, calm: false });
+        let fast = Some(Others { relative: 0.02, response: 200.0, calm: true });
         for _ in 0..10 {
             assert_eq!(window(&mut probation, 90, busy).await, Stays);
             assert_eq!(window(&mut probation, 5, fast).await, Stays);

@@ -185,6 +185,7 @@ impl Run {
         let replies = span.in_scope(|| peer.search(context, request));
         let (call, stop) = Call::new(index, replies, guard, span);
         self.calls.push(call.into_future());
+        let usual = self.usual(branch, shards.len());
         let watched = self.sent(branch, shards.len(), sent, kind);
         self.attempts.push(Attempt {
             id,
@@ -205,7 +206,7 @@ impl Run {
             spans: Vec::new(),
             ended: None,
             stop,
-            flight: Some(InFlight::begin(self.engine.loads.of(&node))),
+            flight: Some(InFlight::begin(self.engine.loads.of(&node)).usually(usual)),
             node,
         });
         index

@@ -162,6 +162,8 @@ impl Run {
 
     /// An attempt goes out.
     pub(super) fn sent(&mut self, branch: usize, shards: usize, sent: Instant, kind: Kind) -> Watched {
+        // Times of attempts for fewer shards compare with nothing.
+        let whole = shards == self.branches[branch].shards.len();
         let standing = &mut self.hedges.branches[branch];
         standing.running += 1;
         if kind.retry().is_some() {
@@ -170,10 +172,15 @@ impl Run {
         if kind.is_hedge() {
             self.engine.hedging.metrics.sent.inc();
         }
-        // Times of attempts for fewer shards compare with nothing.
-        let whole = shards == self.branches[branch].shards.len();
         let class = standing.class.clone().filter(|_| whole);
         Watched::new(self.engine.clone(), class, kind, sent)
+    }
+
+    /// What an attempt for so many shards of a branch usually takes.
+    pub(super) fn usual(&self, branch: usize, shards: usize) -> Option<Duration> {
+        let whole = shards == self.branches[branch].shards.len();
+        let class = self.hedges.branches[branch].class.as_ref().filter(|_| whole)?;
+        class.with(|state| state.usual())
     }
 
     /// Sends the hedges that are due.

@@ -97,7 +97,7 @@ impl Run {
     fn reported(&mut self, index: usize, reply: &mut v1::SearchReply) {
         let attempt = &mut self.attempts[index];
         if let (Some(call), Some(flight)) = (&reply.call, &attempt.flight) {
-            flight.load().report(call);
+            flight.report(call);
             attempt.watched.queued(Duration::from_micros(call.queue_wait_us));
             let pushback = call.pushback_ms;
             if pushback > 0 {

@@ -45,7 +45,7 @@ impl Shadow {
                     answered |=
                         reply.shards.iter().any(|shard| shard.outcome == v1::Outcome::Answered as i32);
                     if let Some(call) = &reply.call {
-                        self.flight.load().report(call);
+                        self.flight.report(call);
                     }
                 }
                 Ok(Some(Err(failure))) => {
@@ -88,7 +88,8 @@ impl Run {
         };
         self.tail.probes += 1;
         self.engine.picker.metrics.probes.inc();
-        let shadow = Shadow { flight: InFlight::begin(load), budget: until - now };
+        let usual = self.usual(asking.branch, asking.shards.len());
+        let shadow = Shadow { flight: InFlight::begin(load).usually(usual), budget: until - now };
         let stop = context.cancel.clone().drop_guard();
         let replies = peer.search(context, request);
         tokio::spawn(async move {

@@ -88,6 +88,7 @@ pub struct ClassState {
     wins: Wins,
     planned: Vec<Planned>,
     median: Option<Duration>,
+    last_median: Option<Duration>,
     service_median: Option<Duration>,
 }
 
@@ -108,6 +109,7 @@ impl ClassState {
             wins: Wins { since: now, sent: 0, won: 0, off: false },
             planned: Vec::new(),
             median: None,
+            last_median: None,
             service_median: None,
         }
     }
@@ -151,6 +153,11 @@ impl ClassState {
         self.median
     }
 
+    /// The same as it was last, however little was seen since.
+    pub fn usual(&self) -> Option<Duration> {
+        self.last_median
+    }
+
     fn review(&mut self, now: Instant) {
         let passed = now.saturating_duration_since(self.reviewed);
         if passed < REVIEW {
@@ -164,6 +171,7 @@ impl ClassState {
         let service = self.service.survival();
         let enough = self.attempts.samples() >= ENOUGH;
         self.median = self.attempts.survival().quantile(0.5).filter(|_| enough);
+        self.last_median = self.median.or(self.last_median);
         self.service_median = service.quantile(0.5).filter(|_| enough);
         let stalls = self
             .service_median

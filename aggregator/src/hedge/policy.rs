@@ -6,12 +6,20 @@
 //! by its hedge, nobody would notice that the slow ones became rare, or fast). One in a hundred would cost an eighth of
 //! what hedges save at the 99th percentile of a hundred shards (`canopy lab tail`).
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use arc_swap::ArcSwap;
 use canopy_common::{config::Live, rng::Dice};
 use canopy_proto::v1::{self, query::Node};
 use parking_lot::{Mutex, RwLock};
+use tokio::time::Instant;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::{
@@ -23,8 +31,11 @@ use super::{
 };
 use crate::{config::GatherConfig, pace::Clock};
 
-/// Classes kept; more share coarser ones.
+/// Classes kept; more share coarser ones, until some were not used for that long.
 const CLASSES: usize = 128;
+const UNUSED: Duration = Duration::from_mins(10);
+/// How often a full table is looked through.
+const SWEEP: Duration = Duration::from_secs(10);
 /// One due hedge in so many is withheld.
 const WITHHELD: u64 = 1000;
 /// The timers of the runtime have millisecond grain.
@@ -78,9 +89,15 @@ fn scoring(query: &v1::Query) -> usize {
 /// A class, shared by the queries of it.
 pub struct Class {
     state: Mutex<ClassState>,
+    /// When it was asked for last, milliseconds of the engine's clock.
+    used: AtomicU64,
 }
 
 impl Class {
+    fn new(now: Instant, used: u64) -> Self {
+        Self { state: Mutex::new(ClassState::new(now)), used: AtomicU64::new(used) }
+    }
+
     /// Looks at or changes what it knows.
     pub fn with<T>(&self, f: impl FnOnce(&mut ClassState) -> T) -> T {
         f(&mut self.state.lock())
@@ -107,6 +124,9 @@ pub struct Hedging {
     /// What was made of which settings.
     made: ArcSwap<(Arc<GatherConfig>, Arc<HedgeConfig>)>,
     classes: RwLock<BTreeMap<ClassKey, Arc<Class>>>,
+    began: Instant,
+    /// When a full table was looked through last.
+    swept: AtomicU64,
     bucket: Mutex<Bucket>,
     fuse: Mutex<Fuse>,
     dice: Dice,
@@ -132,6 +152,8 @@ impl Hedging {
             made: ArcSwap::from_pointee(made),
             live,
             classes: RwLock::default(),
+            began: now,
+            swept: AtomicU64::new(0),
             dice,
             clock,
             metrics,
@@ -150,16 +172,32 @@ impl Hedging {
         config
     }
 
-    /// The class of a key, or of a coarser one when there are too many.
+    /// The class of a key, or of a coarser one when there are too many in use.
     pub fn class(&self, key: ClassKey) -> Arc<Class> {
-        if let Some(class) = self.classes.read().get(&key) {
-            return class.clone();
-        }
-        let mut classes = self.classes.write();
+        let now = self.clock.now();
+        let at = now.saturating_duration_since(self.began).as_millis() as u64;
         let coarse = ClassKey { subtree: key.subtree, ..ClassKey::default() };
-        let key = if classes.len() < CLASSES || classes.contains_key(&key) { key } else { coarse };
-        let fresh = || Arc::new(Class { state: Mutex::new(ClassState::new(self.clock.now())) });
-        classes.entry(key).or_insert_with(fresh).clone()
+        let known = {
+            let classes = self.classes.read();
+            let full = classes.len() >= CLASSES && !self.may_sweep(at);
+            classes.get(&key).or_else(|| classes.get(&coarse).filter(|_| full)).cloned()
+        };
+        let class = known.unwrap_or_else(|| {
+            let mut classes = self.classes.write();
+            if classes.len() >= CLASSES {
+                self.swept.store(at, Ordering::Relaxed);
+                let unused = at.saturating_sub(UNUSED.as_millis() as u64);
+                classes.retain(|_, class| class.used.load(Ordering::Relaxed) >= unused);
+            }
+            let key = if classes.len() < CLASSES || classes.contains_key(&key) { key } else { coarse };
+            classes.entry(key).or_insert_with(|| Arc::new(Class::new(now, at))).clone()
+        });
+        class.used.store(at, Ordering::Relaxed);
+        class
+    }
+
+    fn may_sweep(&self, at: u64) -> bool {
+        at.saturating_sub(self.swept.load(Ordering::Relaxed)) >= SWEEP.as_millis() as u64
     }
 
     /// What a branch of `class` does, and the dice of a hedge that is sent only sometimes.

@@ -3,13 +3,18 @@
 //! Three things are measured, all with the traffic itself: the response time of calls, and from the report that every
 //! reply carries the calls in flight at the node and the wait in its queue. What was reported last is true for about as
 //! long as a queue takes to change, two response times; after that only what is usual counts, smoothed over 32 reports.
+//! The service time is that of each call, its response less its own wait, and is smoothed as such: the difference of two
+//! smoothed values is next to nothing whenever the wait runs ahead of the response, and a node whose queue has just grown
+//! would look fast.
 //!
-//! Cost, after C3: `wait + q^2 x service`, where `service = response - wait`, and `q` is 1, plus 4 for each own call, plus
-//! the calls of others, plus `penalty / service`. The power makes a queue count more than speed, and the weight of the
-//! own calls stands for other callers who see the same and act the same: both keep callers from running to one node
-//! together. (With C3's cube, the 99th percentile beside a slow replica is a third longer.) A failed or refused call is a
-//! penalty of all the time it had, in units of queue, half gone after 500 ms: a node that refuses at once never looks
-//! fast (invariant 5).
+//! Cost, after C3: `wait + q^2 x service`, where `q` is 1, plus 2 for each own call, plus the calls of others, plus
+//! `penalty / service`. The power makes a queue count more than speed, and the weight of the own calls stands for other
+//! callers who see the same and act the same: both keep callers from running to one node together. (With C3's cube, the
+//! 99th percentile beside a slow replica is a tenth longer.) A failed or refused call is a penalty of all the time it had,
+//! in units of queue, half gone after 500 ms: a node that refuses at once never looks fast (invariant 5).
+//!
+//! Replicas are also compared by how long a call takes for its class: `relative` is 1 for a node on which calls take
+//! what such calls take. One that serves the dear ones is not slow.
 //!
 //! Nothing stands for ever: a node that is not asked can't show that it is well again. A response time drifts towards
 //! the typical one of its set and a usual queue to none, both with a half-life of seconds. A node without measurements
@@ -23,13 +28,15 @@ use tokio::time::Instant;
 const NEW: f64 = 0.125;
 const NEW_USUAL: f64 = 1.0 / 32.0;
 /// How much an own call counts in the queue.
-const OWN: f64 = 4.0;
+const OWN: f64 = 2.0;
 /// Least service time, microseconds: below this all nodes are equally fast.
 const LEAST_US: f64 = 250.0;
 /// Service time of nodes when none of a set was ever measured, microseconds.
 const UNKNOWN_US: f64 = 1000.0;
 /// Longest time that enters an estimate.
 const MOST: Duration = Duration::from_mins(1);
+/// Most times that a call is said to take longer than usual.
+const MOST_RELATIVE: f64 = 1e4;
 /// What was reported last is half gone after so many response times, between these, seconds.
 const REPORT_HALF_LIFE: (f64, f64, f64) = (2.0, 0.005, 0.25);
 /// Half-life of a usual queue that nobody refreshed, seconds.
@@ -74,7 +81,9 @@ impl Fading {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Estimate {
     response: Option<(f64, Instant)>,
+    service: Option<f64>,
     answered: Option<f64>,
+    relative: Option<f64>,
     wait: Option<Fading>,
     others: Option<Fading>,
     penalty: Option<(f64, Instant)>,
@@ -85,6 +94,10 @@ pub struct Estimate {
 pub struct Reading {
     /// Smoothed response time and how old it is.
     pub response: Option<(f64, Duration)>,
+    /// Smoothed time without the wait.
+    pub service: Option<f64>,
+    /// Smoothed response time, over what is usual for each call.
+    pub relative: Option<f64>,
     /// Wait in its queue.
     pub wait: f64,
     /// Calls of other callers in flight there.
@@ -93,18 +106,22 @@ pub struct Reading {
     pub penalty: f64,
 }
 
+/// A smoothed value after one more sample.
+fn smoothed(before: Option<f64>, sample: f64) -> Option<f64> {
+    Some(before.map_or(sample, |before| before + NEW * (sample - before)))
+}
+
 impl Estimate {
-    /// A call was answered after `took`.
-    pub fn answered(&mut self, took: Duration, now: Instant) {
+    /// A call was answered after `took`, of which it had waited `queued`.
+    pub fn answered(&mut self, took: Duration, queued: Duration, now: Instant) {
         self.would_take(took, now);
-        let took = micros(took);
-        self.answered = Some(self.answered.map_or(took, |before| before + NEW * (took - before)));
+        self.service = smoothed(self.service, micros(took.saturating_sub(queued)));
+        self.answered = smoothed(self.answered, micros(took));
     }
 
     fn would_take(&mut self, took: Duration, now: Instant) {
-        let took = micros(took);
-        let smoothed = self.response.map_or(took, |(before, _)| before + NEW * (took - before));
-        self.response = Some((smoothed, now));
+        let before = self.response.map(|(before, _)| before);
+        self.response = smoothed(before, micros(took)).map(|response| (response, now));
     }
 
     /// A call was given up after `waited`, for no fault of its own: it would have taken longer. Never improves.
@@ -112,6 +129,15 @@ impl Estimate {
         if self.response.is_none_or(|(before, _)| micros(waited) > before) {
             self.would_take(waited, now);
         }
+        let served = micros(waited) - Fading::now(self.wait, None, now);
+        if self.service.is_none_or(|before| served > before) {
+            self.service = smoothed(self.service, served.max(0.0));
+        }
+    }
+
+    /// A call took so many times as long as is usual for its class.
+    pub fn compared(&mut self, relative: f64) {
+        self.relative = smoothed(self.relative, relative.clamp(0.0, MOST_RELATIVE));
     }
 
     /// A reply said how long it waited and how many calls were in flight; `own` of them are ours.
@@ -148,6 +174,8 @@ impl Estimate {
         let fresh = self.response.map_or(most, |(response, _)| (times * response / 1e6).clamp(least, most));
         Reading {
             response: self.response.map(|(response, at)| (response, now.saturating_duration_since(at))),
+            service: self.service,
+            relative: self.relative,
             wait: Fading::now(self.wait, None, now),
             others: Fading::now(self.others, Some(fresh), now),
             penalty: self.penalty(now),
@@ -155,37 +183,63 @@ impl Estimate {
     }
 }
 
-/// The typical response time of a set: the lower median of those that were measured.
-pub fn typical<'a>(readings: impl Iterator<Item = &'a Reading>) -> Option<f64> {
-    let mut measured: Vec<f64> = readings.filter_map(|reading| Some(reading.response?.0)).collect();
-    measured.sort_by(f64::total_cmp);
-    measured.get(measured.len().saturating_sub(1) / 2).copied()
+/// How the nodes of a set typically are.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Typical {
+    /// Response time.
+    pub response: f64,
+    /// Service time.
+    pub service: f64,
+    /// Response time over what is usual for each call, where that is known of some.
+    pub relative: Option<f64>,
+}
+
+/// Until one was measured.
+const UNKNOWN: Typical = Typical { response: UNKNOWN_US, service: UNKNOWN_US, relative: None };
+
+fn lower_median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len().saturating_sub(1) / 2).copied()
+}
+
+/// What is typical of a set: of each value the lower median of those that were measured.
+pub fn typical<'a>(readings: impl Iterator<Item = &'a Reading> + Clone) -> Option<Typical> {
+    let median =
+        |of: &dyn Fn(&Reading) -> Option<f64>| lower_median(readings.clone().filter_map(of).collect());
+    let response = median(&|reading| reading.response.map(|(response, _)| response))?;
+    let service = median(&|reading| reading.service).unwrap_or(response);
+    Some(Typical { response, service, relative: median(&|reading| reading.relative) })
 }
 
 impl Reading {
-    fn response(&self, typical: Option<f64>) -> f64 {
-        let typical = typical.unwrap_or(UNKNOWN_US);
-        self.response
-            .map_or(typical, |(response, age)| typical + (response - typical) * half(age, RESPONSE_HALF_LIFE))
+    /// Drifts from what was measured to what is typical.
+    fn drifted(&self, measured: Option<f64>, typical: f64) -> f64 {
+        let age = self.response.map_or(Duration::ZERO, |(_, age)| age);
+        measured.map_or(typical, |measured| typical + (measured - typical) * half(age, RESPONSE_HALF_LIFE))
     }
 
-    /// What one more call costs where `own` of ours are in flight, among nodes of this typical response time. Only
-    /// compares with other costs.
-    pub fn cost(&self, own: u32, typical: Option<f64>) -> f64 {
-        let service = (self.response(typical) - self.wait).max(LEAST_US);
+    fn service(&self, typical: Option<Typical>) -> f64 {
+        self.drifted(self.service, typical.unwrap_or(UNKNOWN).service).max(LEAST_US)
+    }
+
+    /// What one more call costs where `own` of ours are in flight, among nodes that are typically so. Only compares
+    /// with other costs.
+    pub fn cost(&self, own: u32, typical: Option<Typical>) -> f64 {
+        let service = self.service(typical);
         let queue = 1.0 + OWN * f64::from(own) + self.others + self.penalty / service;
         self.wait + queue * queue * service
     }
 
     /// How long one more call would take, about.
-    pub fn expected(&self, own: u32, typical: Option<f64>) -> f64 {
-        let response = self.response(typical);
-        let service = (response - self.wait).max(LEAST_US);
+    pub fn expected(&self, own: u32, typical: Option<Typical>) -> f64 {
+        let measured = self.response.map(|(response, _)| response);
+        let response = self.drifted(measured, typical.unwrap_or(UNKNOWN).response);
+        let service = self.service(typical);
         response.max(service * (1.0 + f64::from(own) + self.others)) + self.penalty
     }
 
     /// What a call costs when no other runs there.
-    pub fn idle(&self, typical: Option<f64>) -> f64 {
+    pub fn idle(&self, typical: Option<Typical>) -> f64 {
         Self { wait: 0.0, others: 0.0, ..*self }.cost(0, typical)
     }
 }
@@ -195,14 +249,28 @@ mod tests {
     use super::*;
 
     const MS: fn(u64) -> Duration = Duration::from_millis;
+    const TYPICAL: Typical = Typical { response: 8000.0, service: 8000.0, relative: None };
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_whose_queue_has_just_grown_does_not_look_fast() {
+        let mut estimate = Estimate::default();
+        for wait in [0, 0, 0, 0, 200, 400, 600, 800] {
+            let now = Instant::now();
+            estimate.reported(MS(wait), 1 + wait as u32 / 8, 0, now);
+            estimate.answered(MS(wait + 8), MS(wait), now);
+            let reading = estimate.read(now);
+            assert_eq!(reading.service, Some(8000.0));
+            assert!(reading.cost(0, Some(TYPICAL)) >= 8000.0 + reading.wait);
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn cost_grows_with_calls_time_and_reports_which_fade() {
         let mut estimate = Estimate::default();
-        let cost = |estimate: &Estimate, own| estimate.read(Instant::now()).cost(own, Some(8000.0)) as u64;
+        let cost = |estimate: &Estimate, own| estimate.read(Instant::now()).cost(own, Some(TYPICAL)) as u64;
         assert_eq!(cost(&estimate, 0), 8000, "unmeasured counts as typical");
-        assert_eq!(cost(&estimate, 1), 25 * 8000);
-        estimate.answered(MS(16), Instant::now());
+        assert_eq!(cost(&estimate, 1), 9 * 8000);
+        estimate.answered(MS(16), MS(0), Instant::now());
         assert_eq!(cost(&estimate, 0), 16_000);
         estimate.reported(MS(0), 3, 1, Instant::now());
         assert_eq!(cost(&estimate, 0), 9 * 16_000, "two calls of others");
@@ -222,7 +290,7 @@ mod tests {
     async fn a_failure_costs_all_its_time_and_never_improves_a_node() {
         let now = Instant::now();
         let mut estimate = Estimate::default();
-        estimate.answered(MS(20), now);
+        estimate.answered(MS(20), MS(0), now);
         let before = estimate.read(now).cost(0, None);
         estimate.penalised(MS(300), now);
         let failed = estimate.read(now).cost(0, None);
@@ -240,15 +308,18 @@ mod tests {
         let now = Instant::now();
         let mut estimate = Estimate::default();
         estimate.reported(Duration::MAX, u32::MAX, 0, now);
-        estimate.answered(Duration::MAX, now);
+        estimate.answered(Duration::MAX, Duration::MAX, now);
         estimate.penalised(Duration::MAX, now);
-        assert!(estimate.read(now).cost(u32::MAX, Some(60e6)).is_finite());
+        assert!(estimate.read(now).cost(u32::MAX, Some(TYPICAL)).is_finite());
     }
 
     #[test]
     fn the_typical_time_is_the_lower_median_of_the_measured() {
         let reading = |us: f64| Reading { response: Some((us, Duration::ZERO)), ..Reading::default() };
-        let of = |times: &[f64]| typical(times.iter().map(|us| reading(*us)).collect::<Vec<_>>().iter());
+        let of = |times: &[f64]| {
+            let readings: Vec<Reading> = times.iter().map(|us| reading(*us)).collect();
+            typical(readings.iter()).map(|typical| typical.response)
+        };
         assert_eq!(of(&[]), None);
         assert_eq!(of(&[5.0]), Some(5.0));
         assert_eq!(of(&[9.0, 5.0]), Some(5.0));

@@ -11,7 +11,7 @@ use crate::{
         probation::{Others, Verdict},
         standing::Member,
     },
-    load::{Load, Loads, Seen, typical},
+    load::{Load, Loads, Seen, Typical, typical},
     plan::Through,
 };
 
@@ -20,7 +20,7 @@ pub(super) struct Set {
     pub(super) loads: Vec<Arc<Load>>,
     seen: Vec<Seen>,
     tried: Vec<bool>,
-    typical: Option<f64>,
+    typical: Option<Typical>,
 }
 
 impl Set {
@@ -41,9 +41,9 @@ impl Set {
         for at in (0..self.seen.len()).filter(|at| self.seen[*at].due) {
             let others = || (0..self.seen.len()).filter(|other| *other != at).map(|other| &self.seen[other]);
             let readings = others().filter(|seen| seen.ejected.is_none()).map(|seen| &seen.reading);
-            let others = typical(readings.clone()).map(|response| {
+            let others = typical(readings.clone()).and_then(|Typical { response, relative, .. }| {
                 let queued = readings.filter(|reading| reading.wait + reading.penalty > response / 2.0);
-                Others { response, calm: queued.count() == 0 }
+                Some(Others { relative: relative?, response, calm: queued.count() == 0 })
             });
             match self.loads[at].review(others, now) {
                 Verdict::Stays => {}

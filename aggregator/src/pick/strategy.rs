@@ -7,12 +7,14 @@ use super::affinity;
 
 /// Costs within this factor of each other are drawn by lot, so that callers do not all see the same winner.
 const JITTER: f64 = 0.4;
+/// Most candidates that `adaptive` looks at.
+const LOOKED_AT: usize = 4;
 
 /// How a replica is chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Strategy {
-    /// The cheaper of two.
+    /// The cheapest of up to four.
     #[default]
     Adaptive,
     /// Any.
@@ -130,27 +132,35 @@ pub fn choose(
     })
 }
 
-/// The cheaper of two. A replica in slow start that has had its share stands back, unless all are new.
+/// The cheapest of a few. A replica in slow start that has had its share stands back, unless all are new.
 fn adaptive(candidates: &[Candidate], keyed: bool, dice: &Dice) -> (usize, Why) {
     if candidates.iter().any(|candidate| candidate.capped && candidate.ramping)
         && candidates.iter().any(|candidate| !candidate.ramping)
     {
         let open: Vec<usize> = (0..candidates.len()).filter(|at| !candidates[*at].capped).collect();
         let some: Vec<Candidate> = open.iter().map(|at| candidates[*at]).collect();
-        let (at, why) = if some.len() == 1 { (0, Why::Cost) } else { of_two(&some, keyed, dice) };
+        let (at, why) = if some.len() == 1 { (0, Why::Cost) } else { of_a_few(&some, keyed, dice) };
         return (open[at], why);
     }
-    of_two(candidates, keyed, dice)
+    of_a_few(candidates, keyed, dice)
 }
 
-fn of_two(candidates: &[Candidate], keyed: bool, dice: &Dice) -> (usize, Why) {
+fn of_a_few(candidates: &[Candidate], keyed: bool, dice: &Dice) -> (usize, Why) {
     if keyed {
         return affinity::of_first_two(candidates);
     }
-    let (a, b) = two(candidates.len(), dice);
-    let drawn = |at: usize| candidates[at].cost * (1.0 + JITTER * (dice.unit() - 0.5));
-    let (first, second) = (drawn(a), drawn(b));
-    (if second < first { b } else { a }, Why::Cost)
+    let mut all: Vec<usize> = (0..candidates.len()).collect();
+    let looked_at = all.len().min(LOOKED_AT);
+    let mut best: Option<(usize, f64)> = None;
+    for place in 0..looked_at {
+        let left = (all.len() - place) as u64;
+        all.swap(place, place + dice.below(left) as usize);
+        let cost = candidates[all[place]].cost * (1.0 + JITTER * (dice.unit() - 0.5));
+        if best.is_none_or(|(_, least)| cost < least) {
+            best = Some((all[place], cost));
+        }
+    }
+    (best.map_or(0, |(at, _)| at), Why::Cost)
 }
 
 /// Two different random indexes.

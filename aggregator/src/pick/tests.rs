@@ -6,6 +6,7 @@ use canopy_topology::{config::Role, routing::Node};
 
 use super::*;
 use crate::{
+    breaker::standing::Standing,
     load::{Ending, InFlight},
     pace::{Clock, Pace},
 };
@@ -159,6 +160,25 @@ async fn a_replica_that_fails_at_once_is_not_fast() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_replica_that_serves_the_dear_queries_is_not_called_slow() {
+    for (mixed, expected) in [(true, Standing::Healthy), (false, Standing::SubHealthy)] {
+        let world = world(3, Strategy::Adaptive);
+        for _ in 0..400 {
+            for at in 0..3 {
+                // A session with dear queries has found its home.
+                let took = if at == 2 { 90 } else { 10 };
+                let usual = if mixed { took } else { 10 };
+                let call = world.call(at).usually(Some(Duration::from_millis(usual)));
+                tokio::time::advance(Duration::from_millis(took)).await;
+                call.ended(Ending::Answered, Duration::from_secs(1));
+            }
+            world.leaf(None);
+        }
+        assert_eq!(world.loads.of(&world.nodes[2]).standing(), expected);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_new_replica_gets_at_most_its_share() {
     let mut world = world(2, Strategy::Adaptive);
     for _ in 0..400 {
@@ -213,6 +233,21 @@ async fn the_own_zone_first_until_it_is_worse() {
         assert_eq!((shares[0], shares[2]), (0, 0), "{strategy:?}");
         assert!(world.choose(Through::Leaf, &[0, 2], None).is_some_and(|at| at % 2 == 1));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_replica_alone_in_its_zone_gets_at_most_its_share() {
+    let mut world = zoned(&["a", "b", "b"], Strategy::Adaptive);
+    let new = world.nodes.remove(0);
+    for at in [0, 1].repeat(200) {
+        world.choose(Through::Leaf, &[], None);
+        world.answered(at, 30).await;
+    }
+    world.nodes.push(new);
+    let shares = world.shares(300);
+    assert!((30..=100).contains(&shares[2]), "{shares:?}");
+    tokio::time::advance(crate::load::RAMP).await;
+    assert_eq!(world.shares(100), [0, 0, 100], "then it is the nearest");
 }
 
 #[tokio::test(start_paused = true)]

@@ -74,6 +74,15 @@ async fn classes_are_bounded_and_the_rest_share_one() {
     assert!(Arc::ptr_eq(&first, &hedging.class(key(1))));
     assert!(Arc::ptr_eq(&hedging.class(key(8888)), &hedging.class(key(9999))));
     assert!(hedging.status()["classes"].as_array().unwrap().len() <= CLASSES + 2);
+    // Those of yesterday make room for those of today; what is in use stays.
+    for _ in 0..20 {
+        tokio::time::advance(UNUSED / 10).await;
+        assert!(Arc::ptr_eq(&first, &hedging.class(key(1))));
+    }
+    let today = hedging.class(key(8888));
+    assert!(!Arc::ptr_eq(&today, &hedging.class(key(9999))));
+    assert!(Arc::ptr_eq(&first, &hedging.class(key(1))));
+    assert!(hedging.classes.read().len() < 10);
 }
 
 #[tokio::test(start_paused = true)]
