@@ -100,6 +100,8 @@ pub struct Call {
 }
 
 const NOT_YET: u64 = u64::MAX;
+/// No thread has begun, and none will.
+const GIVEN_BACK: u64 = u64::MAX - 1;
 
 impl Call {
     /// A call for `request`, whose searchable shards are `servings`; the others are settled by the caller.
@@ -153,26 +155,38 @@ impl Call {
         self.arrived.elapsed().as_micros() as u64
     }
 
-    /// A thread has begun to work on the call; the first one counts. How long it waited, and what its tie asks for.
-    pub fn begin(&self) -> (Duration, Action) {
+    /// A thread begins to work on the call; the first one counts. How long it waited, and what its tie asks for; `None`:
+    /// another thread has given it back.
+    pub fn begin(&self) -> Option<(Duration, Action)> {
         let now = self.elapsed_us();
         let first = self.queue_us.compare_exchange(NOT_YET, now, Ordering::Relaxed, Ordering::Relaxed);
         match (first, &self.tied) {
-            (Err(earlier), _) => (Duration::from_micros(earlier), Action::Nothing),
-            (Ok(_), None) => (Duration::from_micros(now), Action::Nothing),
-            (Ok(_), Some(tied)) => (Duration::from_micros(now), tied.on(Event::Begins(tied.claim(now)))),
+            (Err(GIVEN_BACK), _) => None,
+            (Err(earlier), _) => Some((Duration::from_micros(earlier), Action::Nothing)),
+            (Ok(_), None) => Some((Duration::from_micros(now), Action::Nothing)),
+            (Ok(_), Some(tied)) => {
+                Some((Duration::from_micros(now), tied.on(Event::Begins(tied.claim(now)))))
+            }
         }
+    }
+
+    /// Gives back a call that no thread has begun with; false when one has. One step with [`Call::begin`]: a copy that
+    /// has told its twin to drop is never dropped itself by another thread that still saw it waiting.
+    pub fn give_back(&self) -> bool {
+        let before =
+            self.queue_us.compare_exchange(NOT_YET, GIVEN_BACK, Ordering::Relaxed, Ordering::Relaxed);
+        matches!(before, Ok(_) | Err(GIVEN_BACK))
     }
 
     /// Whether a thread has begun to work on it.
     pub fn begun(&self) -> bool {
-        self.queue_us.load(Ordering::Relaxed) != NOT_YET
+        !matches!(self.queue_us.load(Ordering::Relaxed), NOT_YET | GIVEN_BACK)
     }
 
     /// How long it waited for a thread, or has been waiting.
     pub fn queue_us(&self) -> u64 {
         match self.queue_us.load(Ordering::Relaxed) {
-            NOT_YET => self.elapsed_us(),
+            NOT_YET | GIVEN_BACK => self.elapsed_us(),
             waited => waited,
         }
     }

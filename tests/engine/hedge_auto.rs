@@ -135,7 +135,10 @@ async fn the_same_seed_gives_the_same_history() {
         };
         let (one, again, other) = (history(5).await, history(5).await, history(6).await);
         assert_eq!(one, again, "{mode}");
-        assert_ne!(one, other, "{mode}");
+        // Both replicas are asked at once: whose turn it was first does not show.
+        if mode != HedgeMode::Factor(2) {
+            assert_ne!(one, other, "{mode}");
+        }
     }
 }
 

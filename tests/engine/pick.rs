@@ -118,12 +118,12 @@ async fn callers_that_do_not_know_of_each_other_do_not_run_to_one_replica() {
 
 #[tokio::test(start_paused = true)]
 async fn a_replica_that_fails_at_once_gets_next_to_nothing() {
-    for rate in [20.0, 200.0] {
+    for (rate, count) in [(20.0, 1), (200.0, 1), (100.0, 8), (200.0, 8)] {
         let tree = tree(3, Strategy::Adaptive);
         for (number, leaf) in tree.leaves.iter().enumerate() {
             leaf.script(|script| script.start = MS(if number == 0 { 1 } else { 20 }));
         }
-        let callers = callers(&tree, 1);
+        let callers = callers(&tree, count);
         offer(&tree, &callers, rate, (4.0 * rate) as usize, 1).await;
         tree.leaves[0].script(|script| script.fault = Fault::Refuse(ErrorClass::Unavailable));
         offer(&tree, &callers, rate, (2.0 * rate) as usize, 2).await;
@@ -132,10 +132,10 @@ async fn a_replica_that_fails_at_once_gets_next_to_nothing() {
         let shares = since(&tree, &before);
         let share = shares[0] as f64 / shares.iter().sum::<u64>() as f64;
         println!(
-            "fails in 1 ms beside two that answer in 20 ms, {rate} queries/s: {:.2} % after 2 s",
+            "fails in 1 ms beside two that answer in 20 ms, {count} callers, {rate} queries/s: {:.2} % after 2 s",
             100.0 * share
         );
-        assert!(share < 0.05, "{rate}: {shares:?}");
+        assert!(share < 0.05, "{count} callers, {rate}/s: {shares:?}");
     }
 }
 
@@ -220,7 +220,7 @@ async fn one_slow_replica_of_three_is_asked_less_and_costs_the_tail_little() {
     let of = |pick: Strategy, slow| tails[&(pick as u8, slow)];
     let (slow, share) = of(Strategy::Adaptive, 24);
     assert!(share < 0.2, "{share}");
-    assert!(slow * 2 <= of(Strategy::LeastOutstanding, 24).0, "{tails:?}");
+    assert!(slow * 100 <= of(Strategy::LeastOutstanding, 24).0 * 28, "{tails:?}");
     assert!(slow <= of(Strategy::Adaptive, 8).0 * 3, "{tails:?}");
 }
 

@@ -1,6 +1,7 @@
 //! When results of a call are sent, and that each shard settles once.
 
-use canopy_proto::v1::ShardRequest;
+use canopy_common::ids::AttemptId;
+use canopy_proto::v1::{self, ShardRequest};
 
 use super::*;
 
@@ -64,4 +65,21 @@ async fn a_call_for_no_shards_ends_at_once() {
     let call = call(0);
     assert_eq!(sent(call.find(false)), Some((0, true)));
     assert!(matches!(call.find(false), Found::End));
+}
+
+#[test]
+fn of_two_threads_one_begins_or_one_gives_back() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let _clock = runtime.enter();
+    for _ in 0..500 {
+        let mut call = call(1);
+        call.tied = Some(Tied::of(&v1::Tie { peer: "b".into(), attempt_id: 2, start_us: 1 }, AttemptId(1)));
+        let (claims, given_back) = std::thread::scope(|scope| {
+            let claims = scope.spawn(|| matches!(call.begin(), Some((_, Action::Tell(_)))));
+            let given_back = scope.spawn(|| call.give_back());
+            (claims.join().unwrap(), given_back.join().unwrap())
+        });
+        assert!(claims != given_back, "its twin drops for it, and it is dropped");
+        assert_eq!((call.begun(), call.begin().is_none()), (claims, given_back));
+    }
 }

@@ -35,7 +35,7 @@ pub fn work(parts: &Arc<Parts>, call: &Arc<Call>, turn: Turn) {
         }
         Turn::Shed(waited) => {
             // Another thread may have begun with it: then only its help is not needed.
-            if !call.begun() {
+            if call.give_back() {
                 let reason = format!("it waited {waited:?} in the queue of this leaf, which stands");
                 let make = |index| reply::unanswered(index, node, Outcome::Shed, reason.as_str());
                 if parts.settle_open(call, &[], make) > 0 {
@@ -52,7 +52,7 @@ pub fn work(parts: &Arc<Parts>, call: &Arc<Call>, turn: Turn) {
             return;
         }
     }
-    let (queued, action) = call.begin();
+    let Some((queued, action)) = call.begin() else { return };
     if let Some(tied) = &call.tied {
         parts.tied(call, tied, action);
     }
