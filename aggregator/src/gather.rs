@@ -18,6 +18,7 @@ mod event;
 mod harvest;
 mod hedging;
 pub mod ledger;
+pub mod lesson;
 mod losers;
 mod narrow;
 pub mod retry;

@@ -2,24 +2,28 @@
 //!
 //! A refusal is cheap, but not free: a node that is asked many times what it can do spends its time on refusing, and
 //! every caller that retries adds to it. So each caller keeps, per node, how many calls it wanted to send in the last
-//! 10 s and how many of those that ended were not refused, and withholds one with probability
+//! 2 s and how many of those that ended were not refused, and withholds one with probability
 //! `max(0, (wanted - 2 x accepted) / (wanted + 1))`, at most 0.9: up to every second refusal is let pass, so that a node
 //! which recovers is noticed, and never more than about twice what is accepted is sent. Calls in flight are in neither
-//! count, because nothing is known of them. Below 5 calls per second it is off: a share of so few says nothing.
+//! count, because nothing is known of them. The time is short, because a burst that is over is no reason: with 10 s of
+//! memory the refusals of its first second would spoil the answers of the next nine, though the node has room. Below 5
+//! calls per second it is off: a share of so few says nothing.
 //!
 //! A withheld call is a refusal of ours: it goes to another replica, its reason says `local`, and it tells nothing of
 //! the node (a breaker that counted it would eject a node for our own caution).
 
 use tokio::time::Instant;
 
-use crate::load::window::{WINDOW, Window};
+use crate::load::window::Window;
 
 /// Wanted calls per accepted one that are sent without a second thought.
 const PATIENCE: f64 = 2.0;
 /// Largest probability.
 const MOST: f64 = 0.9;
-/// Calls per second below which it is off.
-const LEAST_RATE: f64 = 5.0;
+/// How far it looks back, s.
+const MEMORY: u64 = 2;
+/// Calls in that time below which it is off.
+const LEAST: f64 = 10.0;
 
 /// The throttle of one caller for one node.
 #[derive(Debug, Clone, Default)]
@@ -33,9 +37,9 @@ impl Throttle {
 
     /// Probability with which the next call is withheld.
     pub fn probability(&self, now: Instant) -> f64 {
-        let (wanted, accepted) = self.0.sums(now);
+        let (wanted, accepted) = self.0.sums_since(MEMORY, now);
         let (wanted, accepted) = (f64::from(wanted), f64::from(accepted));
-        if wanted < LEAST_RATE * WINDOW.as_secs_f64() {
+        if wanted < LEAST {
             return 0.0;
         }
         ((wanted - PATIENCE * accepted) / (wanted + 1.0)).clamp(0.0, MOST)
@@ -63,7 +67,7 @@ mod tests {
     async fn the_formula() {
         for (refused, accepted, expected) in [
             (0, 0, 0.0),
-            (49, 0, 0.0),
+            (9, 0, 0.0),
             (50, 0, 0.9),
             (50, 50, 0.0),
             (60, 50, 10.0 / 111.0),

@@ -16,5 +16,5 @@ pub use admission::{Admission, Place, Refusal};
 pub use gate::{Gate, Pass};
 pub use gradient::{Bounds, Gradient};
 pub use metrics::AdmissionMetrics;
-pub use pressure::Pressure;
+pub use pressure::{Pressure, bearable};
 pub use times::Times;

@@ -4,6 +4,7 @@
 //! (unbounded, and it runs what expired long ago). Rules: as many threads as configured, never more; a panic inside a
 //! task ends that task, never the thread; a refusal is immediate and says how long to stay away.
 
+pub mod pace;
 pub mod queue;
 pub mod service;
 
@@ -21,6 +22,7 @@ use std::{
 use queue::Queue;
 pub use queue::{Lane, Room, Task, Turn};
 pub use service::{Class, ServiceTimes};
+use tokio::time::Instant;
 
 /// The threads and their queue. Dropping it closes the queue; threads leave when their task ends.
 pub struct Executor {
@@ -69,6 +71,11 @@ impl Executor {
         self.queue.lane(lane)
     }
 
+    /// How long a task that came to a lane now would wait.
+    pub fn wait(&self, lane: Lane) -> Duration {
+        if self.idle() { Duration::ZERO } else { self.queue.wait(lane) }
+    }
+
     /// Whether a task that came now would begin at once.
     pub fn idle(&self) -> bool {
         self.busy.load(Ordering::Relaxed) + self.queued() < self.threads
@@ -101,10 +108,14 @@ impl Drop for Executor {
 fn work(queue: &Queue, busy: &AtomicUsize) {
     while let Some((task, turn)) = queue.pop() {
         busy.fetch_add(1, Ordering::Relaxed);
+        let (runs, began) = (matches!(turn, Turn::Run(_)), Instant::now());
         if catch_unwind(AssertUnwindSafe(|| (task.run)(turn))).is_err() {
             tracing::error!("a search task panicked outside of its shard; the thread goes on");
         }
         busy.fetch_sub(1, Ordering::Relaxed);
+        if runs {
+            queue.pace.ran(began.elapsed());
+        }
     }
 }
 

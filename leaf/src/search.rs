@@ -2,7 +2,7 @@
 //! what settles, and at the deadline account for what did not.
 //!
 //! Admission comes before any work, in this order: the adaptive limit of searches at once; the time that is left, when
-//! no thread is idle; room in the queue. A refusal settles every shard as shed, with a hint of how long to stay away.
+//! no thread is idle, against the wait and the work; room in the queue. A refusal settles every shard as shed, with a hint of how long to stay away.
 //!
 //! Up to as many tasks as there are threads work on a call, each taking the next shard that nobody has taken: shards of
 //! one call run side by side when threads are idle, and cost one queue entry when they are not. The stream's own timer
@@ -124,25 +124,31 @@ impl Stream {
             Err(refusal) => return self.shed("limit", &told(refusal)),
         }
         let executor = &self.parts.executor;
-        let p90 = executor.times().p90(Class::of(&self.call.request));
-        if remaining < p90 && !executor.idle() {
-            return self.shed("too_late", &told(Refusal::TooLate(remaining, p90)));
+        let takes = executor.times().p90(Class::of(&self.call.request)) + executor.wait(self.lane());
+        if remaining < takes && !executor.idle() {
+            return self.shed("too_late", &told(Refusal::TooLate(remaining, takes)));
         }
         let tasks = executor.threads().min(self.call.targets().len());
         let tasks = (0..tasks).map(|_| self.task()).collect();
         if executor.submit(tasks) == 0 {
-            self.shed("full", "the queue of this leaf is full");
+            self.shed(
+                "full",
+                "the queue of this leaf is full, or longer than a search with this deadline can wait",
+            );
+        }
+    }
+
+    fn lane(&self) -> Lane {
+        match self.context.priority {
+            Priority::Interactive => Lane::Interactive,
+            Priority::Batch => Lane::Batch,
         }
     }
 
     fn task(&self) -> Task {
         let (parts, call) = (self.parts.clone(), self.call.clone());
-        let lane = match self.context.priority {
-            Priority::Interactive => Lane::Interactive,
-            Priority::Batch => Lane::Batch,
-        };
         Task {
-            lane,
+            lane: self.lane(),
             deadline: call.deadline,
             owner: call.number,
             run: Box::new(move |turn| work::work(&parts, &call, turn)),

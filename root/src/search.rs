@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use canopy_aggregator::gather::{Gathered, Gatherer};
+use canopy_aggregator::gather::{Gathered, Gatherer, lesson::Lesson};
 use canopy_common::{
     clock::WallClock,
     deadline::Deadline,
@@ -198,22 +198,13 @@ impl Root {
     }
 }
 
-/// Of the shards of a query, the share whose refusal says that the leaves are overloaded and not one of them.
-const MANY: f64 = 0.05;
-
-/// Lets the limit learn from a query: only what was searched tells how long searching takes, and quick because leaves
-/// refused is not quick.
+/// Lets the limit learn from a query that was searched.
 fn teach(pass: Pass, gathered: &Gathered, result: &Result<Answer>) {
     let searched = matches!(result, Ok(_) | Err(Error::NothingAnswered { .. } | Error::UnderCoverage { .. }));
-    if !searched || gathered.steps.is_empty() {
-        return;
-    }
-    let shed = |reply: &&v1::ShardReply| reply.outcome == v1::Outcome::Shed as i32;
-    let shed = gathered.shards.iter().filter(shed).count();
-    if shed as f64 > gathered.shards.len() as f64 * MANY {
-        pass.cut();
-    } else {
-        pass.ended();
+    match gathered.lesson() {
+        Lesson::Ended if searched => pass.ended(),
+        Lesson::Cut if searched => pass.cut(),
+        _ => {}
     }
 }
 

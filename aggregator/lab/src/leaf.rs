@@ -272,9 +272,11 @@ impl Visit {
             }
             let now = Instant::now();
             let left = deadline.saturating_duration_since(now);
-            // Nine of ten take longer than is left: not even tried while others wait.
-            let late = state.queue.full() && leaf.ground.protected.is_some() && left < state.times.p90();
-            if late { None } else { Some(state.queue.enter(Call { query, copy, deadline }, now)) }
+            let (mean, p90) = (state.times.mean(), state.times.p90());
+            // Nine of ten take longer than is left after the wait: not even tried while others wait.
+            let late = leaf.ground.protected.is_some() && left < p90 + state.queue.wait(mean);
+            let late = late && state.queue.full();
+            if late { None } else { Some(state.queue.enter(Call { query, copy, deadline }, now, mean)) }
         };
         let phase = if ticket.is_some() { Phase::Queued } else { Phase::Done };
         let ticket = ticket.unwrap_or(u64::MAX);

@@ -27,7 +27,7 @@ use crate::{
     error::{Error, Result},
     jobs,
     latency::Latency,
-    leaf::Cancel,
+    leaf::{Cancel, Counts},
     policy::{Hedge, Policy},
     workload::{Protect, Rate, Workload},
     world::World,
@@ -88,6 +88,8 @@ pub struct Settings {
     pub arms: Vec<Protection>,
     /// Seed.
     pub seed: u64,
+    /// So many seeds, from that one on.
+    pub seeds: u32,
     /// Threads.
     #[serde(skip)]
     pub threads: usize,
@@ -108,6 +110,7 @@ impl Default for Settings {
             in_flight: (64, 1024),
             arms: Protection::ALL.to_vec(),
             seed: 1,
+            seeds: 1,
             threads: 1,
         }
     }
@@ -124,23 +127,29 @@ impl Settings {
         Error::within("patience", self.patience, 10.0, 60_000.0)?;
         Error::within("attempts", self.attempts, 1, 10)?;
         Error::within("workers", self.workers, 1, 1024)?;
+        Error::within("seeds", self.seeds, 1, 1000)?;
         Error::within("min-in-flight", self.in_flight.0, 1, self.in_flight.1)?;
-        self.workload(Protection::None).check()
+        self.workload(Protection::None, self.seed).check()
     }
 
     /// Queries per second that the leaves can do.
     pub fn capacity(&self) -> f64 {
-        1000.0 * self.workload(Protection::None).rate_at(1.0)
+        1000.0 * self.workload(Protection::None, self.seed).rate_at(1.0)
     }
 
-    /// Queries that one arm sends.
+    /// Workers of all leaves.
+    pub(crate) fn all_workers(&self) -> u32 {
+        self.shards * self.replicas * self.workers
+    }
+
+    /// Queries that one arm sends with one seed.
     pub fn queries(&self) -> u64 {
         let (from, to, end) = (f64::from(self.times.0), f64::from(self.times.1), f64::from(self.times.2));
         let load = (from + end - to) * self.load + (to - from) * self.burst;
         (load * 1000.0 * self.latency.mean().recip() * f64::from(self.replicas * self.workers)) as u64
     }
 
-    fn workload(&self, protection: Protection) -> Workload {
+    fn workload(&self, protection: Protection, seed: u64) -> Workload {
         let protected = protection == Protection::Protected;
         let mut workload = Workload {
             latency: self.latency,
@@ -152,7 +161,7 @@ impl Settings {
             protected: protected.then_some(Protect { room: 256, shed_after: 100.0 }),
             queries: u64::MAX,
             warmup: 0,
-            seed: self.seed,
+            seed,
             scale: 1,
             ..Workload::plain(0.0)
         };
@@ -171,17 +180,26 @@ impl Settings {
 /// Runs all arms. `progress` hears of queries sent.
 pub fn run(settings: &Settings, progress: &(dyn Fn(u64) + Sync)) -> Result<Report> {
     settings.check()?;
-    let arms = jobs::run(&settings.arms, settings.threads, |arm| {
+    let seeds = settings.seed..settings.seed.saturating_add(u64::from(settings.seeds));
+    let one = |arm: &Protection| seeds.clone().map(|seed| (*arm, seed)).collect::<Vec<_>>();
+    let runs: Vec<(Protection, u64)> = settings.arms.iter().flat_map(one).collect();
+    let runs = jobs::run(&runs, settings.threads, |(arm, seed)| {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
-        let seconds = runtime.block_on(drive(settings, *arm, progress))?;
-        Ok(Arm::of(settings, *arm, seconds))
+        runtime.block_on(drive(settings, *arm, *seed, progress))
     })?;
+    let runs = runs.chunks(settings.seeds as usize);
+    let arms = settings.arms.iter().zip(runs).map(|(arm, runs)| Arm::of(settings, *arm, runs)).collect();
     Ok(Report { lab: "overload".to_owned(), settings: settings.clone(), capacity: settings.capacity(), arms })
 }
 
-async fn drive(settings: &Settings, arm: Protection, progress: &dyn Fn(u64)) -> Result<Vec<Second>> {
-    let workload = settings.workload(arm);
+async fn drive(
+    settings: &Settings,
+    arm: Protection,
+    seed: u64,
+    progress: &dyn Fn(u64),
+) -> Result<Vec<Second>> {
+    let workload = settings.workload(arm, seed);
     // The engine's own retries and hedges are another lab's matter; only the protected arm has them.
     let policy = match arm {
         Protection::None | Protection::Timeouts => Policy::hedge(Hedge::Off).with("max_attempts", 1),
@@ -205,7 +223,7 @@ async fn drive(settings: &Settings, arm: Protection, progress: &dyn Fn(u64)) -> 
     for (query, at) in workload.arrivals().enumerate() {
         let second = (at / 1000.0) as usize;
         while begun.len() < second {
-            begun.push(world.counts().begun);
+            begun.push(world.counts());
         }
         if second >= settings.times.2 as usize {
             break;
@@ -224,11 +242,12 @@ async fn drive(settings: &Settings, arm: Protection, progress: &dyn Fn(u64)) -> 
     while let Some(done) = running.join_next().await {
         done.map_err(lost)?;
     }
-    begun.resize(settings.times.2 as usize, world.counts().begun);
+    begun.resize(settings.times.2 as usize, world.counts());
     let mut seconds = std::mem::take(&mut tally.lock().seconds);
-    let mut before = 0;
+    let mut before = Counts::default();
     for (second, until) in seconds.iter_mut().zip(begun) {
-        second.begun = until - before;
+        second.begun = until.begun - before.begun;
+        second.busy = until.busy - before.busy;
         before = until;
     }
     Ok(seconds)

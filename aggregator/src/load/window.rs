@@ -8,8 +8,6 @@ use tokio::time::Instant;
 const PARTS: usize = 10;
 /// Length of one part.
 const PART: Duration = Duration::from_secs(1);
-/// Length of the window.
-pub const WINDOW: Duration = Duration::from_secs(PARTS as u64);
 
 /// The counts.
 #[derive(Debug, Clone, Default)]
@@ -39,8 +37,13 @@ impl Window {
 
     /// Both counts now.
     pub fn sums(&self, now: Instant) -> (u32, u32) {
+        self.sums_since(PARTS as u64, now)
+    }
+
+    /// Both counts of so many seconds, the one that runs included.
+    pub fn sums_since(&self, seconds: u64, now: Instant) -> (u32, u32) {
         let part = self.part(now);
-        let recent = self.parts.iter().filter(|slot| slot.0 + PARTS as u64 > part);
+        let recent = self.parts.iter().filter(|slot| slot.0 + seconds.min(PARTS as u64) > part);
         recent.fold((0, 0), |sum, slot| (sum.0.saturating_add(slot.1), sum.1.saturating_add(slot.2)))
     }
 }
@@ -48,6 +51,8 @@ impl Window {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const WINDOW: Duration = Duration::from_secs(PARTS as u64);
 
     #[tokio::test(start_paused = true)]
     async fn what_is_older_than_the_window_is_forgotten() {
@@ -58,6 +63,7 @@ mod tests {
             tokio::time::advance(PART).await;
         }
         assert_eq!(window.sums(Instant::now()), (18, 9), "nine whole parts and the one that begins");
+        assert_eq!(window.sums_since(2, Instant::now()), (2, 1));
         tokio::time::advance(WINDOW).await;
         assert_eq!(window.sums(Instant::now()), (0, 0));
         window.add(u32::MAX, 0, Instant::now());

@@ -8,7 +8,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU32, Ordering},
+        atomic::{AtomicU32, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -64,6 +64,8 @@ pub struct Admission {
     gradient: Mutex<Gradient>,
     /// By priority.
     times: [Times; 2],
+    /// Smoothed time for which a place is held, however its call ends, us.
+    held_us: AtomicU64,
 }
 
 impl Admission {
@@ -75,6 +77,7 @@ impl Admission {
             in_flight: AtomicU32::new(0),
             gradient: Mutex::new(gradient),
             times: Default::default(),
+            held_us: AtomicU64::new(0),
         }
     }
 
@@ -102,6 +105,15 @@ impl Admission {
     pub fn pushback(&self) -> Duration {
         let mean = self.times.iter().map(Times::mean).max().unwrap_or_default();
         (mean / 2).clamp(PUSHBACK[0], PUSHBACK[1])
+    }
+
+    /// How long the one behind `ahead` others will wait for a place, at the pace at which places were given back lately.
+    pub fn wait(&self, ahead: usize) -> Duration {
+        let (running, limit) = (self.in_flight(), self.limit());
+        let turns = ahead as u64 + 1 + u64::from(running.saturating_sub(limit));
+        Duration::from_micros(
+            self.held_us.load(Ordering::Relaxed).saturating_mul(turns) / u64::from(running.max(1)),
+        )
     }
 
     /// Whether less time is left than nine of ten calls take, while others need the room.
@@ -169,6 +181,10 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
+        let held = self.since.elapsed().as_micros() as u64;
+        let before = self.admission.held_us.load(Ordering::Relaxed);
+        let next = if before == 0 { held } else { before - before / 16 + held / 16 };
+        self.admission.held_us.store(next, Ordering::Relaxed);
         self.admission.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 }

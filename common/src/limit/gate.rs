@@ -1,55 +1,44 @@
 //! A gate before the calls of a node: [`Admission`], and a small queue of those that found no place.
 //!
-//! The queue takes up a burst that is over before it matters. Rules: at most as many wait as configured, none longer
-//! than configured nor past its own deadline less the time that calls take; interactive before batch; oldest first, and
-//! newest first once the queue stands (see [`Pressure`]); a place that becomes free is handed to the one that waits, so
-//! that nobody overtakes the queue. One that leaves while it waits gives up its turn, and a place handed to it goes on
-//! to the next. Units: calls.
+//! The queue takes up a burst that is over before it matters. A place in it that ends in a refusal costs its caller the
+//! wait and gives nobody anything, so it is decided on arrival who will be served: who would wait longer than half of what
+//! is configured, at the pace at which places are given back, is refused at once, and the other half is for a pace that
+//! falls. So the queue never grows beyond what is served in time, and the oldest may go first. Rules: at most as many wait
+//! as configured, none longer than configured nor past its own deadline less the time that calls take; interactive before
+//! batch; a place that becomes free is handed to the one that waits, so that nobody overtakes the queue. One that leaves
+//! while it waits gives up its turn, and a place handed to it goes on to the next. Units: calls.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
-use tokio::{sync::oneshot, time::Instant};
+use tokio::sync::oneshot;
 
-use super::{Admission, Place, Pressure, Refusal};
+use super::{Admission, Place, Refusal};
 use crate::{deadline::Deadline, request::Priority};
 
 const PRIORITIES: usize = 2;
 
-struct Waiter {
-    since: Instant,
-    turn: oneshot::Sender<Place>,
-}
+type Turn = oneshot::Sender<Place>;
 
-struct Waiting {
-    lists: [VecDeque<Waiter>; PRIORITIES],
-    pressure: Pressure,
-}
+#[derive(Default)]
+struct Waiting([VecDeque<Turn>; PRIORITIES]);
 
 impl Waiting {
-    fn len(&self) -> usize {
-        self.lists.iter().map(VecDeque::len).sum()
+    /// Those that go before a newcomer of this priority.
+    fn ahead(&self, priority: Priority) -> usize {
+        self.0[..=priority as usize].iter().map(VecDeque::len).sum()
     }
 
-    /// Lets go of those that left; whether the queue stands.
-    fn look(&mut self, now: Instant) -> bool {
-        self.lists.iter_mut().for_each(|list| list.retain(|waiter| !waiter.turn.is_closed()));
-        let oldest = self.lists.iter().filter_map(VecDeque::front).map(|waiter| waiter.since).min();
-        let waited = oldest.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
-        self.pressure.seen(now, waited)
+    /// Lets go of those that left.
+    fn tidy(&mut self) {
+        self.0.iter_mut().for_each(|list| list.retain(|turn| !turn.is_closed()));
     }
 
     /// The priority that is next.
-    fn first(&mut self, now: Instant) -> Option<Priority> {
-        self.look(now);
-        let first = self.lists.iter().position(|list| !list.is_empty())?;
+    fn first(&mut self) -> Option<Priority> {
+        self.tidy();
+        let first = self.0.iter().position(|list| !list.is_empty())?;
         [Priority::Interactive, Priority::Batch].get(first).copied()
-    }
-
-    fn next(&mut self, now: Instant, priority: Priority) -> Option<Waiter> {
-        let standing = self.look(now);
-        let list = &mut self.lists[priority as usize];
-        if standing { list.pop_back() } else { list.pop_front() }
     }
 }
 
@@ -64,8 +53,7 @@ pub struct Gate {
 impl Gate {
     /// Lets calls of `admission` wait: at most `most` of each priority, at most `patience`.
     pub fn new(admission: Admission, most: usize, patience: Duration) -> Self {
-        let waiting = Waiting { lists: Default::default(), pressure: Pressure::new(Instant::now()) };
-        Self { admission: Arc::new(admission), waiting: Mutex::new(waiting), most, patience }
+        Self { admission: Arc::new(admission), waiting: Mutex::default(), most, patience }
     }
 
     /// What admits.
@@ -75,13 +63,7 @@ impl Gate {
 
     /// Calls that wait.
     pub fn waiting(&self) -> usize {
-        self.waiting.lock().len()
-    }
-
-    /// Whether the queue stands.
-    pub fn under_pressure(&self) -> bool {
-        let waiting = self.waiting.lock();
-        waiting.len() > 0 && waiting.pressure.under()
+        self.waiting.lock().0.iter().map(VecDeque::len).sum()
     }
 
     /// A pass, perhaps after some waiting. Dropping the future gives the turn up.
@@ -90,20 +72,21 @@ impl Gate {
             return Err(refusal);
         }
         let turned = {
-            let (now, mut waiting) = (Instant::now(), self.waiting.lock());
-            waiting.look(now);
-            // Nobody of its own kind, nor before it, waits.
-            if waiting.lists[..=priority as usize].iter().all(VecDeque::is_empty)
+            let mut waiting = self.waiting.lock();
+            waiting.tidy();
+            let ahead = waiting.ahead(priority);
+            if ahead == 0
                 && let Ok(place) = self.admission.take(priority)
             {
                 return Ok(self.pass(place));
             }
-            let list = &mut waiting.lists[priority as usize];
-            if list.len() >= self.most {
+            let left = deadline.remaining().saturating_sub(self.admission.times(priority).p90());
+            let list = &mut waiting.0[priority as usize];
+            if list.len() >= self.most || self.admission.wait(ahead) > left.min(self.patience / 2) {
                 return Err(self.full());
             }
             let (turn, turned) = oneshot::channel();
-            list.push_back(Waiter { since: now, turn });
+            list.push_back(turn);
             turned
         };
         let until = deadline.child(self.admission.times(priority).p90()).min(Deadline::after(self.patience));
@@ -126,10 +109,10 @@ impl Gate {
     /// Gives free places to those that wait, to each priority within its own part of the limit.
     fn hand_on(&self) {
         let mut waiting = self.waiting.lock();
-        while let Some(priority) = waiting.first(Instant::now()) {
+        while let Some(priority) = waiting.first() {
             let Ok(mut place) = self.admission.take(priority) else { return };
-            while let Some(waiter) = waiting.next(Instant::now(), priority) {
-                match waiter.turn.send(place) {
+            while let Some(turn) = waiting.0[priority as usize].pop_front() {
+                match turn.send(place) {
                     Ok(()) => break,
                     Err(back) => place = back,
                 }

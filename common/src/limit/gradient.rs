@@ -7,9 +7,11 @@
 //!
 //! Rules. The baseline follows falls at once and rises slowly, and hardly at all in a window that was crowded: else a
 //! lasting overload would become the new normal. A window in which less than half of the limit was used says nothing
-//! about the limit and changes nothing: the latency came from elsewhere. The limit begins in the (geometric) middle and
-//! never leaves its bounds; the lower one keeps all cores busy, so a wrong guess costs queueing room, never throughput.
-//! Units: calls; seconds inside.
+//! about the limit and changes nothing: the latency came from elsewhere. The limit begins in the (geometric) middle.
+//! Latency moves it within its bounds only; the lower one keeps all cores busy, so a wrong guess costs queueing room, never
+//! throughput. Refusals below are no guess: while more than a few calls are cut by them the limit follows the calls that
+//! run, below the lower bound if need be, and comes back by roots: else a small tree under a large bound would answer every
+//! query by halves, each leaf refusing others. Units: calls; seconds inside.
 
 use std::time::Duration;
 
@@ -26,15 +28,18 @@ const SMOOTHING: f64 = 0.3;
 /// Share of the distance by which the baseline rises in a calm window, and in a crowded one.
 const RISE: [f64; 2] = [1.0 / 32.0, 1.0 / 1024.0];
 
-/// Share of calls that were cut by an overload below from which on a window makes the limit smaller, and by how much.
-/// What is refused below is refused quickly: judged by its latency alone, an overloaded tree looks fast.
+/// Share of calls that were cut by an overload below from which on a window makes the limit smaller. What is refused
+/// below is refused quickly: judged by its latency alone, an overloaded tree looks fast.
 const CUT: f64 = 0.05;
-const CUT_STEP: f64 = 0.7;
+/// It goes to this part of the calls that ran at most, and in one step not below this part of itself.
+const CUT_STEPS: [f64; 2] = [0.8, 0.5];
+/// Where it stops.
+const LEAST: u32 = 4;
 
-/// Where the limit may be.
+/// Where the limit may be. Equal bounds: it is fixed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
-    /// Never lower.
+    /// Never lower for latency's sake.
     pub min: u32,
     /// Never higher.
     pub max: u32,
@@ -91,6 +96,12 @@ impl Gradient {
         self.seen(now, in_flight);
     }
 
+    /// Where refusals below may take it.
+    fn least(&self) -> f64 {
+        let Bounds { min, max } = self.bounds;
+        f64::from(if min == max { min } else { LEAST.min(min) })
+    }
+
     fn seen(&mut self, now: Instant, in_flight: u32) {
         self.window.most = self.window.most.max(in_flight);
         if self.window.count + self.window.cut >= SAMPLES
@@ -104,9 +115,9 @@ impl Gradient {
     fn step(&mut self) {
         let Window { count, cut, most, .. } = self.window;
         if f64::from(cut) > CUT * f64::from(count + cut) {
-            if f64::from(most) * 2.0 >= self.limit {
-                self.limit = (self.limit * CUT_STEP).max(f64::from(self.bounds.min));
-            }
+            let [step, most_step] = CUT_STEPS;
+            let used = f64::from(most).min(self.limit) * step;
+            self.limit = used.max(self.limit * most_step).max(self.least());
             return;
         }
         let short = (self.window.sum / f64::from(self.window.count)).max(1e-6);
@@ -121,8 +132,9 @@ impl Gradient {
         }
         let gradient = (TOLERANCE * self.baseline / short).clamp(0.5, 1.0);
         let change = self.limit * gradient + self.limit.sqrt() - self.limit;
+        let floor = f64::from(self.bounds.min).min(self.limit);
         let next = self.limit + if change < 0.0 { change * SMOOTHING } else { change };
-        self.limit = next.clamp(f64::from(self.bounds.min), f64::from(self.bounds.max));
+        self.limit = next.clamp(floor, f64::from(self.bounds.max));
     }
 }
 
@@ -198,9 +210,33 @@ mod tests {
                 gradient.ended(now, Duration::from_millis(2), 400);
             }
         }
-        assert_eq!((gradient.limit(), gradient.baseline()), (8, Duration::ZERO));
+        assert_eq!(
+            (gradient.limit(), gradient.baseline()),
+            (LEAST, Duration::ZERO),
+            "below the bound of latency"
+        );
         run(&mut gradient, &mut now, 40, 10, 400);
         assert_eq!(gradient.limit(), 400);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_limit_far_above_what_runs_follows_it_when_calls_are_cut_by_halves_at_most() {
+        let mut now = Instant::now();
+        let mut gradient = Gradient::new(Bounds { min: 64, max: 1024 }, now);
+        let mut limits = Vec::new();
+        for _ in 0..6 {
+            for _ in 0..SAMPLES {
+                now += WINDOW / SAMPLES;
+                gradient.cut(now, 50);
+            }
+            limits.push(gradient.limit());
+        }
+        assert_eq!(limits, [128, 64, 40, 32, 25, 20]);
+        run(&mut gradient, &mut now, 1, 10, 20);
+        assert_eq!(gradient.limit(), 25, "back by its root, not to the bound at once");
+        let mut fixed = Gradient::new(Bounds { min: 9, max: 9 }, now);
+        (0..3 * SAMPLES).for_each(|call| fixed.cut(now + WINDOW / SAMPLES * call, 9));
+        assert_eq!(fixed.limit(), 9);
     }
 
     #[tokio::test(start_paused = true)]

@@ -2,18 +2,24 @@
 //! the queue is short, newest first once it stands.
 //!
 //! The failure this prevents: under overload a first-come queue serves only those that have waited so long that nobody
-//! waits for them any more, and stays useless long after the overload. Rules: an expired task is never run, whether it
-//! is found at the head, or while making room for another; when a lane's oldest entry has not been young for 100 ms
-//! (see [`Pressure`]) the newest goes first, and what has waited longer than its bound is given back, so that its caller
-//! has the rest of its time for another replica, unless no more wait than there are threads; fetches end work that is paid for and are never given back; a task
-//! whose owner was cancelled is taken out at once; a full lane refuses, in constant time, before any work. The bound:
-//! half of the task's own time, for people at most `shed_after`. Units: tasks.
+//! waits for them any more, and stays useless long after the overload. Rules: who would wait for longer than it can bear
+//! (see [`bearable`]) at the pace of late is refused on arrival, in constant time, before any work, with all of its time
+//! left for another replica; so is who comes to a full lane. Should the pace fall all the same, so that a lane's oldest entry
+//! has for 100 ms waited more than that (see [`Pressure`]), the newest goes first, and what has waited longer than its bound
+//! is given back, unless no more wait than there are threads. An expired task is never run, whether it is found at the head,
+//! or while making room for another; fetches end work that is paid for and are never given back; a task whose owner was
+//! cancelled is taken out at once. The bound: half of the task's own time, for people at most `shed_after`. Units: tasks.
 
 use std::{collections::VecDeque, time::Duration};
 
-use canopy_common::{deadline::Deadline, limit::Pressure};
+use canopy_common::{
+    deadline::Deadline,
+    limit::{Pressure, bearable},
+};
 use parking_lot::{Condvar, Mutex};
 use tokio::time::Instant;
+
+use super::pace::Pace;
 
 /// Who goes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -77,9 +83,14 @@ impl Entry {
         now.saturating_duration_since(self.since)
     }
 
+    /// Time it came with.
+    fn own(&self) -> Duration {
+        self.task.deadline.instant().saturating_duration_since(self.since)
+    }
+
     /// Whether it has waited too long for a queue that stands.
     fn stale(&self, now: Instant, shed_after: Duration) -> bool {
-        let half = self.task.deadline.instant().saturating_duration_since(self.since) / 2;
+        let half = self.own() / 2;
         let bound = match self.task.lane {
             Lane::Probe | Lane::Fetch => return false,
             Lane::Interactive => half.min(shed_after),
@@ -105,8 +116,9 @@ impl List {
     }
 
     fn standing(&mut self, now: Instant) -> bool {
-        let oldest = self.entries.front().map_or(Duration::ZERO, |entry| entry.waited(now));
-        self.pressure.seen(now, oldest)
+        let oldest = self.entries.front().map(|entry| (entry.waited(now), entry.own()));
+        let (waited, own) = oldest.unwrap_or_default();
+        self.pressure.seen(now, waited, own)
     }
 
     /// The next entry and what becomes of it. `few`: so many are taken in their order in any case.
@@ -148,6 +160,16 @@ struct Lists {
     closed: bool,
 }
 
+impl Lists {
+    /// Tasks that go before one that comes to this lane: none, once the newest goes first.
+    fn ahead(&mut self, lane: Lane, now: Instant) -> usize {
+        if lane >= Lane::Interactive && self.lanes[lane as usize].standing(now) {
+            return 0;
+        }
+        self.lanes[..=lane as usize].iter().map(|list| list.entries.len()).sum()
+    }
+}
+
 /// The queue. Shared by the search threads and those that feed them.
 pub struct Queue {
     lists: Mutex<Lists>,
@@ -155,6 +177,8 @@ pub struct Queue {
     limits: [usize; LANES],
     shed_after: Duration,
     few: usize,
+    /// Told by the threads.
+    pub pace: Pace,
 }
 
 impl Queue {
@@ -167,13 +191,22 @@ impl Queue {
             limits: [usize::MAX, room.interactive, room.interactive, room.batch],
             shed_after: room.shed_after,
             few: threads,
+            pace: Pace::default(),
         }
     }
 
-    /// Queues as many of `tasks` (all of one lane) as fit and returns that number; the rest is dropped unrun. When
-    /// there is no room, useless tasks are cleared out first.
+    /// How long a task that came to this lane now would wait.
+    pub fn wait(&self, lane: Lane) -> Duration {
+        let ahead = self.lists.lock().ahead(lane, Instant::now());
+        self.pace.wait(ahead, self.few)
+    }
+
+    /// Queues as many of `tasks` (all of one lane and one call) as fit and returns that number; the rest is dropped
+    /// unrun. When there is no room, useless tasks are cleared out first.
     pub fn push(&self, tasks: Vec<Task>) -> usize {
-        let Some(lane) = tasks.first().map(|task| task.lane as usize) else { return 0 };
+        let Some(first) = tasks.first() else { return 0 };
+        let (lane, people, deadline) =
+            (first.lane as usize, first.lane == Lane::Interactive, first.deadline.instant());
         let since = Instant::now();
         let mut useless = Vec::new();
         let queued = {
@@ -185,8 +218,12 @@ impl Queue {
             if list.entries.len() + tasks.len() > self.limits[lane] {
                 list.clear(since, self.shed_after, &mut useless);
             }
-            list.standing(since);
-            let fit = tasks.len().min(self.limits[lane].saturating_sub(list.entries.len()));
+            let ahead = lists.ahead(ORDER[lane], since);
+            let own = deadline.saturating_duration_since(since);
+            let too_long = people && ahead > self.few && self.pace.wait(ahead, self.few) > bearable(own);
+            let list = &mut lists.lanes[lane];
+            let room = if too_long { 0 } else { self.limits[lane].saturating_sub(list.entries.len()) };
+            let fit = tasks.len().min(room);
             list.entries.extend(tasks.into_iter().take(fit).map(|task| Entry { task, since }));
             fit
         };

@@ -7,7 +7,7 @@
 
 use std::{collections::VecDeque, task::Waker, time::Duration};
 
-use canopy_common::limit::Pressure;
+use canopy_common::limit::{Pressure, bearable};
 use tokio::time::Instant;
 
 /// What becomes of a call.
@@ -102,15 +102,30 @@ impl Queue {
         self.workers > 0 && self.busy >= self.workers
     }
 
-    /// Joins; the ticket.
-    pub fn enter(&mut self, call: Call, now: Instant) -> u64 {
+    /// How long the next one will wait, when a call takes `mean`.
+    pub fn wait(&self, mean: Duration) -> Duration {
+        mean * self.line.len() as u32 / self.workers.max(1)
+    }
+
+    /// Whether the line of a protected leaf takes one more: there is room, and it will not wait for longer than it can
+    /// bear.
+    fn room(&mut self, call: Call, now: Instant, mean: Duration) -> bool {
+        let standing = self.standing(now);
+        let Some((protected, _)) = self.protected else { return true };
+        let own = call.deadline.saturating_duration_since(now);
+        let soon = standing || self.line.len() < self.workers as usize || self.wait(mean) <= bearable(own);
+        soon && self.line.len() < protected.room
+    }
+
+    /// Joins; the ticket. A call takes `mean`, as far as is known.
+    pub fn enter(&mut self, call: Call, now: Instant, mean: Duration) -> u64 {
         let ticket = self.next;
         self.next += 1;
-        self.standing(now);
         if !self.full() {
+            self.standing(now);
             self.busy += 1;
             self.turns.push((ticket, Turn::Run));
-        } else if self.protected.is_some_and(|(protected, _)| self.line.len() >= protected.room) {
+        } else if !self.room(call, now, mean) {
             self.turns.push((ticket, Turn::Shed));
         } else {
             self.line.push_back(Place { ticket, call, since: now, waker: None, orphan: false });
@@ -135,8 +150,10 @@ impl Queue {
 
     /// Whether the line stands.
     fn standing(&mut self, now: Instant) -> bool {
-        let oldest = self.line.front().map_or(Duration::ZERO, |place| now - place.since);
-        self.protected.as_mut().is_some_and(|(_, pressure)| pressure.seen(now, oldest))
+        let (waited, own) = self.line.front().map_or_else(Default::default, |place| {
+            (now - place.since, place.call.deadline.saturating_duration_since(place.since))
+        });
+        self.protected.as_mut().is_some_and(|(_, pressure)| pressure.seen(now, waited, own))
     }
 
     /// A worker is free.
@@ -218,9 +235,9 @@ mod tests {
     fn line(protected: Option<Protected>, start: Instant, at: &[u64]) -> (Queue, Vec<u64>) {
         let mut queue = Queue::new(1, protected, start);
         let call = |at: u64| Call { query: at, copy: 0, deadline: start + MS(at + 1000) };
-        let first = queue.enter(call(0), start);
+        let first = queue.enter(call(0), start, MS(0));
         assert_eq!(queue.poll(first, Waker::noop()), Some(Turn::Run));
-        let tickets = at.iter().map(|at| queue.enter(call(*at), start + MS(*at))).collect();
+        let tickets = at.iter().map(|at| queue.enter(call(*at), start + MS(*at), MS(0))).collect();
         (queue, tickets)
     }
 

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use canopy_aggregator::gather::lesson::Lesson;
 use canopy_common::{
     deadline::Deadline,
     ids::AttemptId,
@@ -16,7 +17,7 @@ use tokio::time::{Duration, Instant, sleep, timeout};
 use crate::{draw, world::World};
 
 /// What became of the queries that came within one second.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Second {
     /// They were so many.
     pub offered: u64,
@@ -26,12 +27,12 @@ pub(super) struct Second {
     pub partial: u64,
     /// Times they were asked.
     pub attempts: u64,
-    /// Of them, refused by the root.
-    pub refused: u64,
-    /// Longest time to a refusal that did not wait in the gate's queue, virtual ms.
-    pub refusal: f64,
+    /// Of them, those refused by the root: how long that took, ms.
+    pub refusals: Vec<f64>,
     /// Calls begun at leaves in this second.
     pub begun: u64,
+    /// Time that their workers were taken, of work that ended in this second.
+    pub busy: Duration,
 }
 
 /// All seconds.
@@ -83,10 +84,7 @@ impl Client {
                 Came::Nothing => {}
                 Came::Refused(pushback) => {
                     let took = from.elapsed().as_secs_f64() * 1000.0;
-                    count(&|second| {
-                        second.refused += 1;
-                        second.refusal = second.refusal.max(took);
-                    });
+                    count(&|second| second.refusals.push(took));
                     // Not all at the same moment.
                     let share = 1.0 + draw::unit(&[query, u64::from(attempt)]);
                     sleep(pushback.mul_f64(share)).await;
@@ -104,41 +102,38 @@ impl Client {
             let Ok(pass) = gate.enter(Priority::Interactive, deadline).await else {
                 return Came::Refused(gate.admission().pushback());
             };
-            let came = self.search(number, deadline).await;
-            if matches!(came, Came::Good) {
-                pass.ended();
-            } else {
-                pass.cut();
+            let (came, lesson) = search(&self.world, number, deadline).await;
+            match lesson {
+                Lesson::Ended => pass.ended(),
+                Lesson::Cut => pass.cut(),
+                Lesson::Nothing => {}
             }
             return came;
         }
         if self.stops {
-            let waited = timeout(self.patience, self.search(number, deadline)).await;
-            return waited.unwrap_or(Came::Nothing);
+            let waited = timeout(self.patience, search(&self.world, number, deadline)).await;
+            return waited.map_or(Came::Nothing, |(came, _)| came);
         }
         // The search goes on when nobody waits for it.
         let (world, far) = (self.world.clone(), Deadline::after(FOREVER));
         let search = tokio::spawn(async move { search(&world, number, far).await });
         match timeout(self.patience, search).await {
-            Ok(Ok(came)) => came,
+            Ok(Ok((came, _))) => came,
             Ok(Err(_)) | Err(_) => Came::Nothing,
         }
     }
-
-    async fn search(&self, number: u64, deadline: Deadline) -> Came {
-        search(&self.world, number, deadline).await
-    }
 }
 
-async fn search(world: &World, number: u64, deadline: Deadline) -> Came {
+async fn search(world: &World, number: u64, deadline: Deadline) -> (Came, Lesson) {
     let (id, request) = world.query(number);
     let context = RequestContext::new(id, AttemptId(0), deadline);
     let gathered = world.callers[0].search(&context, &world.routing, request).await;
     let answered =
         gathered.shards.iter().filter(|reply| reply.outcome == v1::Outcome::Answered as i32).count();
-    match answered {
+    let came = match answered {
         0 => Came::Nothing,
         all if all == gathered.shards.len() && !deadline.expired() => Came::Good,
         _ => Came::Partial,
-    }
+    };
+    (came, gathered.lesson())
 }

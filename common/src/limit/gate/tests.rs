@@ -39,21 +39,39 @@ async fn those_that_wait_go_by_priority_then_by_age() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_waits_longer_than_agreed_and_the_newest_goes_first_when_the_queue_stands() {
-    let gate = gate(1, 9, Duration::from_millis(300));
-    let running = ask(&gate, Priority::Interactive).await.ok().unwrap();
-    let mut old = ask(&gate, Priority::Interactive);
-    assert!(old.now_or_never_ref().is_none());
-    tokio::time::advance(Duration::from_millis(200)).await;
-    let mut new = ask(&gate, Priority::Interactive);
-    assert!(new.now_or_never_ref().is_none());
+async fn who_would_wait_too_long_is_refused_on_arrival_and_the_others_go_by_age() {
+    let gate = gate(1, 9, Duration::from_millis(400));
+    let mut running = ask(&gate, Priority::Interactive).await.ok().unwrap();
+    tokio::time::advance(Duration::from_millis(100)).await;
     drop(running);
-    let pass = new.now_or_never_ref().unwrap().ok().unwrap();
-    assert!(gate.under_pressure());
-    tokio::time::advance(Duration::from_millis(101)).await;
-    assert_eq!(old.await.err(), Some(Refusal::Full(1)));
+    running = ask(&gate, Priority::Interactive).await.ok().unwrap();
+    let (mut old, mut new) = (ask(&gate, Priority::Interactive), ask(&gate, Priority::Interactive));
+    assert!(old.now_or_never_ref().is_none() && new.now_or_never_ref().is_none());
+    // Places come every 100 ms: two are served within half of the patience, the third would not be.
+    assert_eq!(ask(&gate, Priority::Interactive).now_or_never_ref().unwrap().err(), Some(Refusal::Full(1)));
+    tokio::time::advance(Duration::from_millis(200)).await;
+    drop(running);
+    let pass = old.now_or_never_ref().unwrap().ok().unwrap();
+    // The pace fell: the other one waits as long as is agreed, and no longer.
+    tokio::time::advance(Duration::from_millis(199)).await;
+    assert!(new.now_or_never_ref().is_none());
+    tokio::time::advance(Duration::from_millis(2)).await;
+    assert_eq!(new.await.err(), Some(Refusal::Full(1)));
     drop(pass);
     assert_eq!((gate.waiting(), gate.admission().in_flight()), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn batch_does_not_wait_behind_a_queue_that_takes_its_time() {
+    let gate = gate(2, 9, Duration::from_millis(400));
+    let slow = ask(&gate, Priority::Interactive).await.ok().unwrap();
+    tokio::time::advance(Duration::from_millis(150)).await;
+    drop(slow);
+    let _running = (ask(&gate, Priority::Interactive).await, ask(&gate, Priority::Interactive).await);
+    let mut waiting: Vec<_> = (0..2).map(|_| ask(&gate, Priority::Interactive)).collect();
+    assert!(waiting.iter_mut().all(|call| call.now_or_never_ref().is_none()));
+    let refused = |priority| ask(&gate, priority).now_or_never_ref().is_some();
+    assert!(refused(Priority::Batch) && refused(Priority::Interactive));
 }
 
 #[tokio::test(start_paused = true)]

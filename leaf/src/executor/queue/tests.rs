@@ -34,6 +34,8 @@ fn ms(ms: u64) -> Duration {
 }
 
 const LONG: Duration = Duration::from_mins(1);
+/// Bears 60 ms, is given back after [`SHED`].
+const OWN: Duration = Duration::from_millis(240);
 const SHED: Duration = Duration::from_millis(100);
 
 #[tokio::test(start_paused = true)]
@@ -66,23 +68,42 @@ async fn what_expired_in_the_queue_is_never_run() {
 async fn a_queue_that_stands_serves_the_newest_and_gives_the_oldest_back() {
     let told = Told::default();
     let queue = queue(9, 9);
-    let push = |owner, lane| queue.push(vec![task(&told, owner, lane, LONG)]);
-    push(1, Lane::Interactive);
-    push(2, Lane::Interactive);
-    pass(90).await;
-    push(3, Lane::Interactive);
+    let push = |owner| queue.push(vec![task(&told, owner, Lane::Interactive, OWN)]);
+    push(1);
+    push(2);
+    pass(61).await;
+    push(3);
+    pass(29).await;
     assert_eq!(next(&queue), (1, Turn::Run(ms(90))), "a burst is served in its order");
-    push(4, Lane::Interactive);
-    pass(20).await;
-    push(5, Lane::Interactive);
-    assert_eq!(next(&queue), (2, Turn::Shed(ms(110))), "it has stood for 100 ms");
+    pass(35).await;
+    push(4);
+    push(5);
+    assert_eq!(next(&queue), (2, Turn::Shed(ms(125))), "it has stood for 100 ms");
     assert_eq!(queue.lane(Lane::Interactive), (3, true));
     assert_eq!(next(&queue), (5, Turn::Run(ms(0))));
-    assert_eq!(next(&queue), (4, Turn::Run(ms(20))));
-    assert_eq!(next(&queue), (3, Turn::Run(ms(20))), "as few as there are threads");
-    push(6, Lane::Interactive);
-    push(7, Lane::Interactive);
+    assert_eq!(next(&queue), (4, Turn::Run(ms(0))));
+    assert_eq!(next(&queue), (3, Turn::Run(ms(64))), "as few as there are threads");
+    push(6);
+    push(7);
     assert_eq!(next(&queue), (6, Turn::Run(ms(0))), "empty in between: no pressure");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_would_wait_too_long_is_refused_on_arrival() {
+    let told = Told::default();
+    let queue = queue(9, 9);
+    let push = |lane, budget| queue.push(vec![task(&told, 1, lane, budget)]);
+    queue.pace.ran(ms(50));
+    assert_eq!(
+        (push(Lane::Interactive, OWN), push(Lane::Interactive, OWN)),
+        (1, 1),
+        "one may wait for each thread"
+    );
+    assert_eq!(queue.wait(Lane::Interactive), ms(100));
+    assert_eq!(push(Lane::Interactive, OWN), 0, "a quarter of 240 ms is less");
+    assert_eq!(push(Lane::Interactive, LONG), 1, "who has the time may wait");
+    assert_eq!(push(Lane::Interactive, LONG), 0);
+    assert_eq!((push(Lane::Batch, OWN), push(Lane::Fetch, OWN)), (1, 1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -107,11 +128,11 @@ async fn batch_may_wait_half_of_its_time_and_fetches_are_never_given_back() {
 async fn a_full_lane_that_stands_makes_room_for_the_newest() {
     let told = Told::default();
     let queue = queue(2, 1);
-    queue.push(vec![task(&told, 1, Lane::Interactive, LONG), task(&told, 2, Lane::Interactive, LONG)]);
-    pass(50).await;
-    assert_eq!(queue.push(vec![task(&told, 3, Lane::Interactive, LONG)]), 0);
+    queue.push(vec![task(&told, 1, Lane::Interactive, OWN), task(&told, 2, Lane::Interactive, OWN)]);
     pass(70).await;
-    assert_eq!(queue.push(vec![task(&told, 4, Lane::Interactive, LONG)]), 1);
+    assert_eq!(queue.push(vec![task(&told, 3, Lane::Interactive, OWN)]), 0);
+    pass(50).await;
+    assert_eq!(queue.push(vec![task(&told, 4, Lane::Interactive, OWN)]), 1);
     assert_eq!(*told.lock(), [(1, Turn::Shed(ms(120))), (2, Turn::Shed(ms(120)))]);
     assert_eq!(next(&queue), (4, Turn::Run(ms(0))));
 }
@@ -147,6 +168,7 @@ async fn serve(queue: &Queue, gap: Duration, lasts: Duration, free: &mut Instant
         }
         while now >= *free && !queue.is_empty() {
             if let (_, Turn::Run(waited)) = next(queue) {
+                queue.pace.ran(SERVICE);
                 *free = now + SERVICE;
                 if waited + SERVICE <= BUDGET { good += 1 } else { late += 1 }
             }
