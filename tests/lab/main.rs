@@ -6,3 +6,5 @@ mod hedged;
 mod measuring;
 mod overload;
 mod queues;
+mod safety;
+mod seeds;

@@ -11,6 +11,8 @@ use canopy_lab::{
 };
 use canopy_tests::form::by_form;
 
+use crate::seeds;
+
 fn off() -> Policy {
     Policy::hedge(Hedge::Off)
 }
@@ -24,31 +26,32 @@ fn an_unhedged_root_is_measured_as_the_formula_says_for_every_number_of_shards()
     let queries = by_form(3000, 5000, 50_000);
     let bound = by_form(0.12, 0.10, 0.05);
     let workload = Workload { queries, ..Workload::plain(0.005) };
-    let report = tail::run(&settings(workload, &SHARDS, vec![off()]), &|_| {}).unwrap();
-    for row in &report.rows {
-        let exact = row.exact.as_ref().unwrap();
-        let near = |measured: f64, right: f64, what: &str| {
-            let off = (measured / right - 1.0).abs();
-            assert!(off <= bound, "{} shards, {what}: {measured} where {right} is right", row.shards);
-        };
-        near(row.times.p50, exact.p50, "p50");
-        near(row.times.p99, exact.p99, "p99");
-        assert_eq!((row.extra, row.coverage, row.complete, row.false_flags), (0.0, 1.0, 1.0, 0));
-    }
+    seeds::tail(&settings(workload, &SHARDS, vec![off()]), |report| {
+        assert!(report.faults.is_empty(), "{:?}", report.faults);
+        for row in &report.rows {
+            let deviation = row.deviation.unwrap();
+            for (off, what) in [(deviation.p50, "p50"), (deviation.p99, "p99")] {
+                assert!(off.by.abs() <= bound, "{} shards, {what}: {off:?}", row.shards);
+            }
+            assert_eq!((row.extra, row.coverage, row.complete, row.false_flags), (0.0, 1.0, 1.0, 0));
+        }
+    });
 }
 
 #[test]
 fn at_least_one_of_many_shards_is_slow_as_often_as_the_formula_says() {
     let queries = by_form(3000, 5000, 50_000);
     let workload = Workload { queries, ..Workload::plain(0.01) };
-    let report = tail::run(&settings(workload, &[1, 100], vec![off()]), &|_| {}).unwrap();
-    for row in &report.rows {
-        let slow = row.any_slow.unwrap();
-        let deviation = (slow.formula * (1.0 - slow.formula) / queries as f64).sqrt();
-        assert!((slow.measured - slow.formula).abs() < 4.0 * deviation, "{} {slow:?}", row.shards);
-        assert!((slow.exact - slow.formula).abs() < 1e-6);
-    }
-    assert!((report.rows[1].any_slow.unwrap().formula - 0.634).abs() < 0.0005);
+    seeds::tail(&settings(workload, &[1, 100], vec![off()]), |report| {
+        assert!(report.faults.is_empty(), "{:?}", report.faults);
+        for row in &report.rows {
+            let slow = row.any_slow.unwrap();
+            let deviation = (slow.formula * (1.0 - slow.formula) / queries as f64).sqrt();
+            assert!((slow.measured - slow.formula).abs() < 4.0 * deviation, "{} {slow:?}", row.shards);
+            assert!((slow.exact - slow.formula).abs() < 1e-6);
+        }
+        assert!((report.rows[1].any_slow.unwrap().formula - 0.634).abs() < 0.0005);
+    });
 }
 
 #[test]
@@ -60,11 +63,13 @@ fn the_wait_in_a_queue_is_the_one_of_the_textbook() {
         let mut workload =
             Workload { latency, shards: 1, replicas: 1, queries, ..Workload::queued(0.0, 0.5) };
         workload.rates = vec![Rate { from: 0.0, per_ms: workload.rate_at(0.5) }];
-        let report = tail::run(&settings(workload, &[1], vec![off()]), &|_| {}).unwrap();
-        let row = &report.rows[0];
-        let right = latency.mean() + exact::queue_wait(&latency, 0.5);
-        assert!((row.times.mean / right - 1.0).abs() < 0.06, "{body:?}: {} where {right}", row.times.mean);
-        assert!((row.executed - 0.5).abs() < 0.02, "{body:?}: {}", row.executed);
+        seeds::tail(&settings(workload, &[1], vec![off()]), |report| {
+            let row = &report.rows[0];
+            let right = latency.mean() + exact::queue_wait(&latency, 0.5);
+            let mean = row.times.mean;
+            assert!((mean / right - 1.0).abs() < 0.06, "{body:?}: {mean} where {right}");
+            assert!((row.executed - 0.5).abs() < 0.02, "{body:?}: {}", row.executed);
+        });
     }
 }
 

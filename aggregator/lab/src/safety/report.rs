@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{EXTRA, Settings};
+use super::Settings;
 use crate::{error::Result, policy::Policy, statistics::Ratio, tail::report::Times, workload::Workload};
 
 /// The whole report.
@@ -73,6 +73,8 @@ pub struct Row {
     pub worst_seed: u64,
     /// Copies of the seed with the most, over the budget.
     pub extra_of_budget: f64,
+    /// Most that it may be.
+    pub extra_bound: f64,
     /// Without bounds, when that was run.
     pub uncapped: Option<Uncapped>,
     /// What breaks a bound here.
@@ -92,10 +94,10 @@ impl Row {
                 ));
             }
         }
-        if self.extra_of_budget > EXTRA {
+        if self.extra_of_budget > self.extra_bound {
             self.broken.push(format!(
-                "at {}: {:.2} x the budget was sent, at most {EXTRA} is allowed",
-                self.place, self.extra_of_budget
+                "at {}: {:.2} x the budget was sent, at most {:.2} is allowed",
+                self.place, self.extra_of_budget, self.extra_bound
             ));
         }
     }
@@ -143,6 +145,7 @@ mod tests {
             p99: ratio(p99),
             worst_seed: 7,
             extra_of_budget,
+            extra_bound: 1.1,
             uncapped: Some(Uncapped { arm, p99: 9.0, demand: 1.2, diverges: true }),
             broken: Vec::new(),
         };

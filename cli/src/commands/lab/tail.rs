@@ -1,6 +1,6 @@
-//! `canopy lab tail`: arguments, and the table that people read.
+//! `canopy lab tail`: arguments, and what they make of a preset. The table that people read is in `table`.
 
-use std::path::PathBuf;
+mod table;
 
 use anyhow::{Result, anyhow, bail};
 use canopy_aggregator::pick::Strategy;
@@ -9,17 +9,15 @@ use canopy_lab::{
     leaf::{Cancel, Slowness},
     policy::{Hedge, Policy, Wait},
     preset,
-    tail::{
-        self, Settings, plot,
-        reference::Kind,
-        report::{Report, Row},
-    },
+    tail::{self, Settings, plot},
     workload::Rate,
 };
-use comfy_table::{CellAlignment, Table, presets};
 
-use super::{bar, millis, share, threads, write_plot};
-use crate::say::say;
+use super::{
+    millis,
+    output::{Forms, Output},
+    share,
+};
 
 /// `canopy lab tail`.
 #[derive(clap::Args)]
@@ -120,15 +118,8 @@ pub struct Args {
     /// Virtual milliseconds in one model millisecond
     #[arg(long)]
     scale: Option<u32>,
-    /// Threads; by default one for each core
-    #[arg(long)]
-    threads: Option<usize>,
-    /// Writes a chart
-    #[arg(long, value_name = "FILE.svg")]
-    plot: Option<PathBuf>,
-    /// Prints JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
 }
 
 fn slowness(text: &str) -> Result<Slowness, String> {
@@ -170,7 +161,7 @@ impl Args {
         }
         settings.arms = self.arms(&settings.arms)?;
         settings.seeds = self.seeds.unwrap_or(settings.seeds);
-        settings.threads = threads(self.threads);
+        settings.threads = self.output.threads();
         Ok(settings)
     }
 
@@ -262,110 +253,7 @@ impl Args {
 pub fn run(args: &Args) -> Result<()> {
     let settings = args.settings()?;
     settings.check()?;
-    let bar = bar(settings.queries());
-    let report = tail::run(&settings, &|queries| bar.inc(queries))?;
-    bar.finish_and_clear();
-    if let Some(path) = &args.plot {
-        write_plot(path, &plot::svg(&report)?)?;
-    }
-    if args.json {
-        say!("{}", serde_json::to_string_pretty(&report)?);
-    } else {
-        print(&report);
-    }
-    Ok(())
-}
-
-fn ms(value: f64) -> String {
-    if value < 100.0 { format!("{value:.1}") } else { format!("{value:.0}") }
-}
-
-/// A measured value and the exact one.
-fn both(measured: f64, exact: Option<f64>) -> String {
-    exact.map_or_else(|| ms(measured), |exact| format!("{} ({})", ms(measured), ms(exact)))
-}
-
-fn percent(value: f64) -> String {
-    format!("{:.2}%", 100.0 * value)
-}
-
-fn line(row: &Row) -> Vec<String> {
-    let exact = row.exact.as_ref();
-    let ratio = |ratio: Option<canopy_lab::statistics::Ratio>| match ratio {
-        None => "-".to_owned(),
-        Some(ratio) => {
-            let upper = ratio.upper.map_or_else(String::new, |upper| format!(" (<{upper:.3})"));
-            format!("{:.3}{upper}", ratio.median)
-        }
-    };
-    let versus = row.versus_first.as_ref();
-    vec![
-        row.shards.to_string(),
-        row.arm.clone(),
-        both(row.times.p50, exact.map(|exact| exact.p50)),
-        both(row.times.p99, exact.map(|exact| exact.p99)),
-        both(row.times.p999, exact.map(|exact| exact.p999)),
-        percent(row.extra),
-        ratio(versus.and_then(|versus| versus.p50)),
-        ratio(versus.and_then(|versus| versus.p99)),
-        ratio(versus.and_then(|versus| versus.p999)),
-    ]
-}
-
-fn print(report: &Report) {
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY);
-    let queued = report.workload.workers > 0;
-    let partial = report.rows.iter().any(|row| row.complete < 1.0);
-    let mut header =
-        vec!["shards", "arm", "p50 ms", "p99 ms", "p99.9 ms", "extra", "p50 x", "p99 x", "p99.9 x"];
-    if queued {
-        header.extend(["done twice", "executed"]);
-    }
-    if partial {
-        header.extend(["coverage", "complete", "false flags"]);
-    }
-    let columns = header.len();
-    table.set_header(header);
-    for row in &report.rows {
-        let mut cells = line(row);
-        if queued {
-            cells.extend([percent(row.twice), percent(row.executed)]);
-        }
-        if partial {
-            cells.extend([
-                format!("{:.3}%", 100.0 * row.coverage),
-                percent(row.complete),
-                row.false_flags.to_string(),
-            ]);
-        }
-        table.add_row(cells);
-    }
-    for column in (0..columns).filter(|column| *column != 1) {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    say!("{table}");
-    let optimum =
-        report.rows.iter().any(|row| row.exact.as_ref().is_some_and(|exact| exact.kind == Kind::Optimum));
-    say!(
-        "in brackets: the exact value{}; x: over the first arm, same arrivals and service times{}",
-        if optimum { ", for auto the best that its budget allows" } else { "" },
-        if report.seeds > 4 { ", median over the seeds (upper 95 % bound)" } else { "" }
-    );
-    for row in &report.rows {
-        if let Some(slow) = &row.any_slow {
-            say!(
-                "{} shards: at least one hiccup in {} of the queries, exact {}, 1-(1-q)^S {}",
-                row.shards,
-                percent(slow.measured),
-                percent(slow.exact),
-                percent(slow.formula)
-            );
-        }
-    }
-    if report.cpu_us_per_call > 0.0 {
-        say!("{:.2} us of CPU per call at a leaf", report.cpu_us_per_call);
-    }
+    let report = args.output.watch(settings.queries(), |progress| tail::run(&settings, progress))?;
+    let failures = &report.faults;
+    args.output.write(&Forms { report: &report, svg: &plot::svg, print: &table::print, failures })
 }
