@@ -3,7 +3,8 @@
 #
 #   bash tests/run.sh           everything, in short form
 #   bash tests/run.sh --quick   formatting, lints, unit and property tests; names what it leaves out
-#   bash tests/run.sh --long    everything, in long form: more seeds, rounds and minutes
+#   bash tests/run.sh --long    everything, in long form: more seeds, rounds and minutes, and the bounds that are claimed
+#   bash tests/run.sh --long lab [NAME]   of that only one group of tests/ (lab, sim, property, ...), or tests named so in it
 set -euo pipefail
 cd "$(dirname "$0")/.."
 form=short
@@ -11,9 +12,13 @@ case "${1:-}" in
   "") ;;
   --quick) form=quick ;;
   --long) form=long ;;
-  *) echo "usage: tests/run.sh [--quick|--long]" >&2; exit 2 ;;
+  *) echo "usage: tests/run.sh [--quick|--long [GROUP [NAME]]]" >&2; exit 2 ;;
 esac
 export CANOPY_TEST_FORM=$form
+if [ $# -gt 1 ]; then
+  [ $form = long ] || { echo "tests/run.sh: a group is run in long form: --long $2" >&2; exit 2; }
+  exec cargo test -p canopy-tests --locked --test "$2" -- "${@:3}"
+fi
 
 step() { printf '\n== %s (%s s)\n' "$*" "$SECONDS"; }
 
