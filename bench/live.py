@@ -36,13 +36,17 @@ def cpu(pid):
 
 
 class Tree:
-    """Nodes are named ROLE-NUMBER. `placements`: (corpus, shard, [nodes]); `sets`: settings of single nodes."""
+    """Nodes are named ROLE-NUMBER. `placements`: (corpus, shard, [nodes]); `sets`: settings of single nodes; `spaces`: network
+    namespace and address of nodes that run in one of their own.
+    """
 
-    def __init__(self, folder, names, placements, text="", sets={}):
-        self.folder, self.processes, self.sets = folder, {}, sets
+    def __init__(self, folder, names, placements, text="", sets={}, spaces={}):
+        self.folder, self.processes, self.sets, self.spaces = folder, {}, sets, spaces
         free = iter(ports(2 * len(names)))
         self.web = {name: next(free) for name in names}
         self.grpc = {name: next(free) for name in names}
+        for name, (_, address) in spaces.items():
+            self.web[name], self.grpc[name] = f"{address}:7001", f"{address}:7002"
         nodes = [f'{{ id = "{n}", role = "{n.split("-")[0]}", address = "{self.grpc[n]}", admin = "{self.web[n]}" }},' for n in names]
         places = [f'{{ corpus = "{corpus}", shards = ["{shard}"], replicas = {json.dumps(on)} }},' for corpus, shard, on in placements]
         lines = [f'[store]\nurl = "{folder}/store"', text, "[topology]\nnodes = [", *nodes, "]\nplacements = [", *places, "]\n"]
@@ -55,7 +59,8 @@ class Tree:
 
     def start(self, name):
         with open(f"{self.folder}/{name}.log", "a") as log:
-            arguments = [canopy, name.split("-")[0], "-c", f"{self.folder}/tree.toml", "--node", name]
+            inside = ["ip", "netns", "exec", self.spaces[name][0]] if name in self.spaces else []
+            arguments = inside + [canopy, name.split("-")[0], "-c", f"{self.folder}/tree.toml", "--node", name]
             for value in self.sets.get(name, []):
                 arguments += ["--set", value]
             self.processes[name] = subprocess.Popen(arguments, stdout=log, stderr=log)
