@@ -214,7 +214,7 @@ pub fn settings<T: Section>(section: &T) -> BTreeMap<String, String> {
     while let Some((key, value)) = open.pop() {
         match value {
             Value::Table(keys) => {
-                open.extend(keys.into_iter().map(|(last, value)| (format!("{key}.{last}"), value)))
+                open.extend(keys.into_iter().map(|(last, value)| (format!("{key}.{last}"), value)));
             }
             value => drop(found.insert(key, value.to_string())),
         }
