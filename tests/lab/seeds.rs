@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use canopy_lab::{
     jobs,
+    overload::{self, Protection},
     policy::{Hedge, Policy},
     tail::{self, Settings, report::Report},
     workload::Workload,
@@ -53,4 +54,36 @@ fn an_arm_that_panics_names_its_own_seed() {
         text.contains("off with 100 shards and seed 41: it panicked") && text.contains("not this one"),
         "{text}"
     );
+}
+
+fn burst() -> overload::Settings {
+    let arms = vec![Protection::None, Protection::Protected];
+    overload::Settings {
+        times: (1, 3, 5),
+        arms,
+        seeds: 2,
+        threads: 2,
+        seed: 40,
+        ..overload::Settings::default()
+    }
+}
+
+#[test]
+fn a_burst_that_panics_names_its_own_seed() {
+    let failed = overload::run(&burst(), &|_| panic!("not this one")).unwrap_err().to_string();
+    assert!(
+        failed.contains("the arm none and seed 4") && failed.contains("panicked: not this one"),
+        "{failed}"
+    );
+}
+
+#[test]
+fn a_burst_with_the_same_seeds_has_the_same_history_and_with_others_another() {
+    let text = |settings: &overload::Settings| {
+        let report = overload::run(settings, &|_| {}).unwrap();
+        serde_json::to_string(&report.arms).unwrap()
+    };
+    let one = text(&burst());
+    assert_eq!(one, text(&overload::Settings { threads: 1, ..burst() }));
+    assert_ne!(one, text(&overload::Settings { seed: 41, ..burst() }));
 }

@@ -132,17 +132,21 @@ fn cpu_us() -> Option<f64> {
 pub fn run(workload: &Workload, policy: &Policy, progress: &dyn Fn(u64)) -> Result<Outcome> {
     workload.check()?;
     policy.check()?;
+    let which = || format!("{} with {} shards", policy.name(), workload.shards);
+    alone(which, workload.seed, drive(workload, policy, progress))
+}
+
+/// Runs one arm of any lab on a runtime of its own, whose clock moves only when nothing is left to do. One that is lost
+/// says which it was and which seed repeats it, whether it ended too early or panicked.
+pub(crate) fn alone<T>(
+    which: impl FnOnce() -> String,
+    seed: u64,
+    arm: impl Future<Output = Result<T>>,
+) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
-    let run = || runtime.block_on(drive(workload, policy, progress));
-    // What panics here is repeated by its seed, so that has to be said whoever catches it.
-    let ran = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| Err(Error::Lost(said(&*panic))));
-    ran.map_err(|error| match error {
-        Error::Lost(why) => Error::Lost(format!(
-            "{} with {} shards and seed {}: {why}",
-            policy.name(),
-            workload.shards,
-            workload.seed
-        )),
+    let ran = catch_unwind(AssertUnwindSafe(|| runtime.block_on(arm)));
+    ran.unwrap_or_else(|panic| Err(Error::Lost(said(&*panic)))).map_err(|error| match error {
+        Error::Lost(why) => Error::Lost(format!("{} and seed {seed}: {why}", which())),
         other => other,
     })
 }
@@ -154,7 +158,8 @@ fn said(panic: &(dyn Any + Send)) -> String {
     format!("it panicked: {}", text.unwrap_or("without a word"))
 }
 
-fn lost(error: JoinError) -> Error {
+/// Why a query has no end.
+pub(crate) fn lost(error: JoinError) -> Error {
     let why = error.to_string();
     Error::Lost(error.try_into_panic().map_or(why, |panic| said(&*panic)))
 }

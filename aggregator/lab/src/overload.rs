@@ -24,6 +24,7 @@ use tokio::{
 };
 
 use crate::{
+    arm,
     error::{Error, Result},
     jobs,
     latency::Latency,
@@ -183,10 +184,9 @@ pub fn run(settings: &Settings, progress: &(dyn Fn(u64) + Sync)) -> Result<Repor
     let seeds = settings.seed..settings.seed.saturating_add(u64::from(settings.seeds));
     let one = |arm: &Protection| seeds.clone().map(|seed| (*arm, seed)).collect::<Vec<_>>();
     let runs: Vec<(Protection, u64)> = settings.arms.iter().flat_map(one).collect();
-    let runs = jobs::run(&runs, settings.threads, |(arm, seed)| {
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
-        runtime.block_on(drive(settings, *arm, *seed, progress))
+    let runs = jobs::run(&runs, settings.threads, |(protection, seed)| {
+        let which = || format!("the arm {}", protection.as_str());
+        arm::alone(which, *seed, drive(settings, *protection, *seed, progress))
     })?;
     let runs = runs.chunks(settings.seeds as usize);
     let arms = settings.arms.iter().zip(runs).map(|(arm, runs)| Arm::of(settings, *arm, runs)).collect();
@@ -195,13 +195,13 @@ pub fn run(settings: &Settings, progress: &(dyn Fn(u64) + Sync)) -> Result<Repor
 
 async fn drive(
     settings: &Settings,
-    arm: Protection,
+    protection: Protection,
     seed: u64,
     progress: &dyn Fn(u64),
 ) -> Result<Vec<Second>> {
-    let workload = settings.workload(arm, seed);
+    let workload = settings.workload(protection, seed);
     // The engine's own retries and hedges are another lab's matter; only the protected arm has them.
-    let policy = match arm {
+    let policy = match protection {
         Protection::None | Protection::Timeouts => Policy::hedge(Hedge::Off).with("max_attempts", 1),
         Protection::Protected => Policy::hedge(Hedge::Auto),
     };
@@ -211,13 +211,12 @@ async fn drive(
     let tally = Arc::new(Mutex::new(Tally::new(settings.times.2 as usize)));
     let client = Arc::new(Client {
         world: world.clone(),
-        gate: (arm == Protection::Protected).then(|| Arc::new(gate)),
-        stops: arm != Protection::None,
+        gate: (protection == Protection::Protected).then(|| Arc::new(gate)),
+        stops: protection != Protection::None,
         patience: world.scale.span(settings.patience),
         attempts: settings.attempts,
         tally: tally.clone(),
     });
-    let lost = |_| Error::Lost(arm.as_str().to_owned());
     let mut running = JoinSet::new();
     let mut begun = Vec::new();
     for (query, at) in workload.arrivals().enumerate() {
@@ -231,7 +230,7 @@ async fn drive(
         let intended = world.start + world.scale.span(at);
         sleep_until(intended).await;
         while let Some(done) = running.try_join_next() {
-            done.map_err(lost)?;
+            done.map_err(arm::lost)?;
         }
         running.spawn(client.clone().ask(query as u64, intended, second));
         if query % 500 == 499 {
@@ -240,7 +239,7 @@ async fn drive(
     }
     // Who still waits is waited for: the last seconds count too.
     while let Some(done) = running.join_next().await {
-        done.map_err(lost)?;
+        done.map_err(arm::lost)?;
     }
     begun.resize(settings.times.2 as usize, world.counts());
     let mut seconds = std::mem::take(&mut tally.lock().seconds);

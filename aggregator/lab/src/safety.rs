@@ -17,6 +17,7 @@ use crate::{
     jobs,
     leaf::Cancel,
     policy::{Hedge, Policy},
+    scale::Scale,
     statistics::Ratio,
     tail,
     workload::{Rate, Workload},
@@ -182,7 +183,12 @@ fn row(settings: &Settings, place: Place, arms: &[&[Outcome]]) -> Result<Row> {
     };
     let none = || Error::setting("seeds", "at least one is needed");
     let (p99, worst_seed) = ratio(&|outcome| outcome.ms(0.99)).ok_or_else(none)?;
-    let extra = judged.iter().map(Outcome::extra).fold(0.0, f64::max);
+    let budget = settings.policy.budget;
+    // A short run may spend what the bucket holds at its begin; over all seeds that is little.
+    let burst = settings.policy.settings(Scale::new(1)?)?.extra_work_burst;
+    let saved =
+        |outcome: &Outcome| f64::from(burst) / (outcome.counts.arrived - outcome.counts.copies).max(1) as f64;
+    let overdrawn = judged.iter().any(|outcome| outcome.extra() > EXTRA * budget + saved(outcome));
     let mut row = Row {
         place: place.to_string(),
         load: place.load,
@@ -195,7 +201,9 @@ fn row(settings: &Settings, place: Place, arms: &[&[Outcome]]) -> Result<Row> {
         mean: ratio(&|outcome| outcome.latency.mean()).ok_or_else(none)?.0,
         p99,
         worst_seed,
-        extra_of_budget: extra / settings.policy.budget,
+        extra_of_budget: judged.iter().map(Outcome::extra).sum::<f64>() / judged.len() as f64 / budget,
+        most_extra_of_budget: judged.iter().map(Outcome::extra).fold(0.0, f64::max) / budget,
+        overdrawn,
         uncapped: arms.get(2).map(|wild| uncapped(place, wild, off)).transpose()?,
         broken: Vec::new(),
     };

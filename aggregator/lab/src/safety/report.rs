@@ -71,8 +71,12 @@ pub struct Row {
     pub p99: Ratio,
     /// Seed with the highest ratio of the 99th percentile.
     pub worst_seed: u64,
-    /// Copies of the seed with the most, over the budget.
+    /// Copies over the budget, all seeds.
     pub extra_of_budget: f64,
+    /// The same of the seed with the most.
+    pub most_extra_of_budget: f64,
+    /// Some seed sent more than the budget and all that the bucket can hold.
+    pub overdrawn: bool,
     /// Most that it may be.
     pub extra_bound: f64,
     /// Without bounds, when that was run.
@@ -98,6 +102,12 @@ impl Row {
             self.broken.push(format!(
                 "at {}: {:.2} x the budget was sent, at most {:.2} is allowed",
                 self.place, self.extra_of_budget, self.extra_bound
+            ));
+        }
+        if self.overdrawn {
+            self.broken.push(format!(
+                "at {}: with one seed {:.2} x the budget was sent, which is more than the bucket can hold too",
+                self.place, self.most_extra_of_budget
             ));
         }
     }
@@ -145,6 +155,8 @@ mod tests {
             p99: ratio(p99),
             worst_seed: 7,
             extra_of_budget,
+            most_extra_of_budget: extra_of_budget,
+            overdrawn: extra_of_budget > 1.15,
             extra_bound: 1.1,
             uncapped: Some(Uncapped { arm, p99: 9.0, demand: 1.2, diverges: true }),
             broken: Vec::new(),
@@ -157,9 +169,10 @@ mod tests {
     fn a_broken_bound_is_said_with_the_seed_that_was_worst() {
         assert!(row(1.05, 1.1).broken.is_empty());
         let broken = row(1.06, 1.2).broken;
-        assert_eq!(broken.len(), 2);
+        assert_eq!(broken.len(), 3);
         assert!(broken[0].contains("at 80%: p99 may be 1.060") && broken[0].contains("seed 7"), "{broken:?}");
         assert!(broken[1].contains("1.20 x the budget"), "{broken:?}");
+        assert!(broken[2].contains("more than the bucket can hold"), "{broken:?}");
         let mut tame = row(1.0, 1.0);
         tame.uncapped.as_mut().unwrap().diverges = false;
         let report = Report::of(&Settings::default(), vec![row(1.0, 1.0), tame]).unwrap();

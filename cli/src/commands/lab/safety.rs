@@ -124,7 +124,7 @@ fn print(report: &Report) {
             ratio(Some(row.p99)),
             format!("{:.2}", row.bound),
             percent(row.judged.extra),
-            format!("{:.2}", row.extra_of_budget),
+            format!("{:.2} ({:.2})", row.extra_of_budget, row.most_extra_of_budget),
             format!("{} to {}", percent(row.off.executed), percent(row.judged.executed)),
             yes(row.broken.is_empty()),
         ];
@@ -141,7 +141,7 @@ fn print(report: &Report) {
     say!("{}", table(&header, &[], rows));
     say!(
         "x: {} over no hedges, same arrivals and service times, median of {} seeds (upper 95 % bound, an order statistic: \
-         that bound is what is judged); extra of budget: the seed with the most, at most {EXTRA}",
+         that bound is what is judged); extra of budget: at most {EXTRA} (the seed with the most)",
         report.policy.name(),
         report.seeds
     );
