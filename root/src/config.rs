@@ -33,11 +33,12 @@ pub struct RootConfig {
     pub max_answer: Size,
     /// Queries that run at once at most; below it the limit adapts to latency. Default: 1024.
     pub max_in_flight: u32,
-    /// The adaptive limit never goes below this. Default: 64.
+    /// The adaptive limit never goes below this for latency's sake; only leaves that refuse bring it lower. Default: 64.
     pub min_in_flight: u32,
     /// Queries of each priority that may wait for one to end; more are refused at once. Default: 64.
     pub queue: u32,
-    /// How long they wait at most. Longer answers more of a burst, later. Default: 50ms.
+    /// How long they wait at most; who would wait for more than half of it is refused on arrival. Longer answers more of
+    /// a burst, later. Default: 50ms.
     pub queue_wait: Time,
     /// Whether answers are cut under load before queries are refused: first the snippets, then batch queries; an
     /// answer says what it lacks. Default: true.
@@ -116,9 +117,12 @@ impl Section for RootConfig {
         ("max_body", "largest request body; 16KiB..16MiB"),
         ("max_answer", "largest estimated answer; 64KiB..1GiB"),
         ("max_in_flight", "queries that run at once at most; 1..100000"),
-        ("min_in_flight", "the adaptive limit of queries that run at once never goes below this; 1..100000"),
+        (
+            "min_in_flight",
+            "the adaptive limit of queries at once goes no lower unless leaves refuse; 1..100000",
+        ),
         ("queue", "queries of each priority that may wait for one to end; 0..100000"),
-        ("queue_wait", "how long they wait at most; 0s..10s"),
+        ("queue_wait", "how long they wait at most, half of it as foreseen; 0s..10s"),
         ("degrade", "whether answers are cut under load before queries are refused"),
         ("canary", "whether queries of an unseen shape are tried on one leaf first"),
         ("max_connections", "client connections held at once; 1..1000000"),
