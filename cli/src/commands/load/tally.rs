@@ -102,6 +102,8 @@ impl Causes {
 /// What came of all queries.
 pub struct Tally {
     latency: Histogram<u64>,
+    /// Of those that the root answered with an error.
+    refusals: Histogram<u64>,
     answers: BTreeMap<String, u64>,
     failures: Causes,
     partial: u64,
@@ -113,18 +115,24 @@ pub struct Tally {
 const QUANTILES: [(&str, f64); 6] =
     [("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99), ("p99.9", 0.999), ("max", 1.0)];
 
+fn ms(of: &Histogram<u64>, quantile: f64) -> f64 {
+    of.value_at_quantile(quantile) as f64 / 1000.0
+}
+
 impl Tally {
     /// Nothing yet.
     pub fn new() -> Result<Self> {
         // 1 us to 10 min, three digits.
         let latency = Histogram::new_with_bounds(1, 600_000_000, 3)?;
+        let refusals = latency.clone();
         let (failures, lacks) = Default::default();
-        Ok(Self { latency, answers: BTreeMap::new(), failures, partial: 0, lacks, dropped: 0 })
+        Ok(Self { latency, refusals, answers: BTreeMap::new(), failures, partial: 0, lacks, dropped: 0 })
     }
 
     /// A query ended after so long.
     pub fn add(&mut self, took: Duration, end: End) {
-        self.latency.saturating_record((took.as_micros() as u64).max(1));
+        let us = (took.as_micros() as u64).max(1);
+        self.latency.saturating_record(us);
         let name = match end {
             End::Answered { partial, causes } => {
                 self.partial += u64::from(partial);
@@ -134,6 +142,7 @@ impl Tally {
                 "200".to_owned()
             }
             End::Refused(status, code) => {
+                self.refusals.saturating_record(us);
                 self.failures.add(format!("answered {status} {code}"), 1);
                 status.to_string()
             }
@@ -148,6 +157,7 @@ impl Tally {
     /// Adds another's.
     pub fn merge(&mut self, other: Self) -> Result<()> {
         self.latency.add(other.latency)?;
+        self.refusals.add(other.refusals)?;
         for (name, n) in other.answers {
             *self.answers.entry(name).or_default() += n;
         }
@@ -164,20 +174,21 @@ impl Tally {
     }
 
     fn ms(&self, quantile: f64) -> f64 {
-        self.latency.value_at_quantile(quantile) as f64 / 1000.0
+        ms(&self.latency, quantile)
     }
 
     /// For machines.
     pub fn json(&self, way: &str, elapsed: Duration) -> Value {
-        let latency: serde_json::Map<_, _> = QUANTILES
-            .iter()
-            .map(|(name, quantile)| ((*name).to_owned(), json!(self.ms(*quantile))))
-            .collect();
+        let quantiles = |of: &Histogram<u64>| -> serde_json::Map<_, _> {
+            QUANTILES.iter().map(|(name, quantile)| ((*name).to_owned(), json!(ms(of, *quantile)))).collect()
+        };
+        let (latency, refusals) = (quantiles(&self.latency), quantiles(&self.refusals));
         json!({
             "loop": way, "queries": self.latency.len(), "dropped": self.dropped,
             "qps": self.latency.len() as f64 / elapsed.as_secs_f64(), "answers": self.answers,
             "failed": self.failed(), "failures": self.failures.0,
             "partial": self.partial, "lacks": self.lacks.0, "latency_ms": latency,
+            "refusals_ms": refusals,
             "mean_ms": self.latency.mean() / 1000.0, "seconds": elapsed.as_secs_f64(),
             "percentiles_ms": (1..=100).map(|percent| self.ms(f64::from(percent) / 100.0)).collect::<Vec<_>>(),
         })
