@@ -107,21 +107,21 @@ pub struct Reading {
 }
 
 /// A smoothed value after one more sample.
-fn smoothed(before: Option<f64>, sample: f64) -> Option<f64> {
-    Some(before.map_or(sample, |before| before + NEW * (sample - before)))
+fn smoothed(before: Option<f64>, sample: f64) -> f64 {
+    before.map_or(sample, |before| before + NEW * (sample - before))
 }
 
 impl Estimate {
     /// A call was answered after `took`, of which it had waited `queued`.
     pub fn answered(&mut self, took: Duration, queued: Duration, now: Instant) {
         self.would_take(took, now);
-        self.service = smoothed(self.service, micros(took.saturating_sub(queued)));
-        self.answered = smoothed(self.answered, micros(took));
+        self.service = Some(smoothed(self.service, micros(took.saturating_sub(queued))));
+        self.answered = Some(smoothed(self.answered, micros(took)));
     }
 
     fn would_take(&mut self, took: Duration, now: Instant) {
         let before = self.response.map(|(before, _)| before);
-        self.response = smoothed(before, micros(took)).map(|response| (response, now));
+        self.response = Some((smoothed(before, micros(took)), now));
     }
 
     /// A call was given up after `waited`, for no fault of its own: it would have taken longer. Never improves.
@@ -131,13 +131,13 @@ impl Estimate {
         }
         let served = micros(waited) - Fading::now(self.wait, None, now);
         if self.service.is_none_or(|before| served > before) {
-            self.service = smoothed(self.service, served.max(0.0));
+            self.service = Some(smoothed(self.service, served.max(0.0)));
         }
     }
 
     /// A call took so many times as long as is usual for its class.
     pub fn compared(&mut self, relative: f64) {
-        self.relative = smoothed(self.relative, relative.clamp(0.0, MOST_RELATIVE));
+        self.relative = Some(smoothed(self.relative, relative.clamp(0.0, MOST_RELATIVE)));
     }
 
     /// A reply said how long it waited and how many calls were in flight; `own` of them are ours.
