@@ -13,6 +13,7 @@ use canopy_tests::{
     wait::wait_for,
 };
 use futures::{StreamExt, stream};
+use tokio::{task::JoinSet, time::Instant};
 use tonic::{Code, transport::Channel};
 
 use crate::world::{World, corpus_of, with_world};
@@ -118,6 +119,41 @@ fn an_excess_is_refused_in_the_contracts_words_and_no_work_is_wasted() {
             (answer.status == 200 && answer.degraded().is_empty()).then_some(())
         })
         .await;
+        cluster.stop().await;
+    });
+}
+
+/// 150 queries a second at a thread that can do 50: bounds are wide, because other tests take their share of the machine.
+#[test]
+fn three_times_the_load_is_refused_on_arrival_and_the_thread_does_nothing_in_vain() {
+    const SERVICE: Time = Time::ms(20);
+    with_world(|world| async {
+        let cluster = slow(world, SERVICE, 256).await;
+        let (leaf, asked) = (cluster.admin("leaf-0"), path(&corpus_of(1), &[EVERY, ("snippet", "false")]));
+        let before = searches(&leaf).await;
+        let began = Instant::now();
+        let mut pace = tokio::time::interval(SERVICE.0 / 3);
+        let mut running = JoinSet::new();
+        for _ in 0..600 {
+            pace.tick().await;
+            let (root, asked) = (cluster.root().clone(), asked.clone());
+            running.spawn(async move {
+                let began = Instant::now();
+                let answer = root.get(&asked).await;
+                (began.elapsed(), answer.status)
+            });
+        }
+        let ended = running.join_all().await;
+        let could = began.elapsed().as_secs_f64() / SERVICE.0.as_secs_f64();
+        let answered = ended.iter().filter(|end| end.1 == 200).count() as f64;
+        let mut refusals: Vec<_> = ended.iter().filter(|end| end.1 == 503).map(|end| end.0).collect();
+        refusals.sort();
+        let run = searches(&leaf).await - before;
+        assert!(answered >= 0.5 * could, "{answered} answered of {could} that could be, {run} run");
+        assert!(run <= 1.15 * answered + 5.0, "{run} searches for {answered} answers");
+        assert!(refusals.len() >= 200, "{} refused", refusals.len());
+        let median = refusals[refusals.len() / 2];
+        assert!(median < Duration::from_millis(25), "refused after {median:?}");
         cluster.stop().await;
     });
 }
