@@ -66,13 +66,14 @@ pub async fn serve(serve: AggregatorServe, deps: Deps, drain: Drain) -> Result<(
             admin::serve_admin(pages, bound, admin_drain, patience).await;
         }
     };
-    let (served, ()) = tokio::join!(serve_grpc(&rpc, aggregator, grpc, drain), administered);
+    let (served, ()) = tokio::join!(serve_grpc(&rpc, &node.0, aggregator, grpc, drain), administered);
     Ok(served?)
 }
 
 /// `SearchNode` with health and reflection.
 async fn serve_grpc(
     rpc: &RpcConfig,
+    name: &str,
     node: Arc<AggregatorNode>,
     bound: Bound,
     drain: Drain,
@@ -92,6 +93,6 @@ async fn serve_grpc(
         stop.wait_leaving().await;
         reporter.set_not_serving::<SearchNodeServer<wire::NodeServer<AggregatorNode>>>().await;
     };
-    let (served, ()) = tokio::join!(rpc::serve_grpc(rpc, routes.routes(), bound, drain), leaving);
+    let (served, ()) = tokio::join!(rpc::serve_grpc(rpc, name, routes.routes(), bound, drain), leaving);
     served
 }

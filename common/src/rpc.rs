@@ -76,8 +76,14 @@ pub fn channel(config: &RpcConfig, net: &NetIo, address: &str) -> io::Result<Cli
     Ok(BoxCloneSyncService::new(layered))
 }
 
-/// Serves gRPC on `bound` until `drain` starts and the running calls have ended or its patience is over.
-pub async fn serve_grpc(config: &RpcConfig, routes: Routes, bound: Bound, drain: Drain) -> io::Result<()> {
+/// Serves gRPC as `node` on `bound` until `drain` starts and the running calls have ended or its patience is over.
+pub async fn serve_grpc(
+    config: &RpcConfig,
+    node: &str,
+    routes: Routes,
+    bound: Bound,
+    drain: Drain,
+) -> io::Result<()> {
     let layers = ServiceBuilder::new()
         .layer(CatchPanicLayer::custom(panicked))
         .map_request(|mut request: http::Request<Body>| {
@@ -87,7 +93,7 @@ pub async fn serve_grpc(config: &RpcConfig, routes: Routes, bound: Bound, drain:
         })
         .into_inner();
     let stop = drain.clone();
-    let age = aged(config.max_connection_age.0, &bound.address.to_string());
+    let age = aged(config.max_connection_age.0, node);
     let opened = |io| Together::new(Patient::opened_by(io, PREFACE, PREFACE_PATIENCE));
     let incoming = bound.incoming.map(move |accepted| accepted.map(opened));
     let serving = Server::builder()
@@ -108,9 +114,10 @@ pub async fn serve_grpc(config: &RpcConfig, routes: Routes, bound: Bound, drain:
     }
 }
 
-/// The age at which a node ends connections: up to a tenth more or less than configured, by its address.
-fn aged(age: Duration, address: &str) -> Duration {
-    let lot = xxhash_rust::xxh3::xxh3_64(address.as_bytes()) as f64 / u64::MAX as f64;
+/// The age at which a node ends connections: up to a tenth more or less than configured, by its name. Addresses will not do:
+/// nodes in containers all listen on the same one.
+fn aged(age: Duration, node: &str) -> Duration {
+    let lot = xxhash_rust::xxh3::xxh3_64(node.as_bytes()) as f64 / u64::MAX as f64;
     age.mul_f64(0.9 + 0.2 * lot)
 }
 

@@ -119,7 +119,7 @@ pub async fn serve(leaf: LeafServe, deps: Deps, drain: Drain) -> Result<()> {
         .add_service(reflection()?);
     let address = leaf.grpc.address.to_string();
     tracing::info!(node = %leaf.node, address, "leaf answers");
-    let served = serve_grpc(&leaf.rpc, routes, leaf.grpc, drain).await;
+    let served = serve_grpc(&leaf.rpc, &leaf.node.0, routes, leaf.grpc, drain).await;
     opening.abort();
     watching.abort();
     if let Some(admin) = admin {

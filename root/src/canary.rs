@@ -2,7 +2,7 @@
 //!
 //! A shape is the structure of a query without its words: kinds of clauses, fields, order, facets, and how many tokens
 //! there are by powers of two. Rules: an unseen shape is tried once (see [`canopy_aggregator::canary`]); those that come
-//! meanwhile wait for the verdict; a shape that cost a leaf is refused for a minute and then tried again, since leaves
+//! meanwhile wait for the verdict, of one try at most; a shape that cost a leaf is refused for a minute and then tried again, since leaves
 //! die for other reasons too; a try that says nothing settles nothing. Memory is bounded: the oldest shape is forgotten,
 //! and merely tried again. A policy value and, around it, the waiting.
 
@@ -123,6 +123,7 @@ impl Canary {
         draw: u64,
     ) -> Result<()> {
         let shape = shape(request);
+        let mut waited = false;
         loop {
             let decided = self.decided.notified();
             tokio::pin!(decided);
@@ -132,7 +133,11 @@ impl Canary {
             match verdict {
                 Verdict::Go => return Ok(()),
                 Verdict::Refuse => return Err(Error::Deadly),
+                // The try it waited for said nothing, and whoever made it went on. One is made again; the others do not
+                // wait for one after the other.
+                Verdict::Wait if waited => return Ok(()),
                 Verdict::Wait => {
+                    waited = true;
                     let until = context.deadline.instant();
                     if tokio::time::timeout_at(until, decided).await.is_err() {
                         return Ok(());

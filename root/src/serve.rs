@@ -137,7 +137,8 @@ async fn serve_grpc(
         .max_encoding_message_size(limit);
     let mut routes = tonic::service::Routes::builder();
     routes.add_service(search).add_service(health).add_service(reflection);
-    let (served, ()) = tokio::join!(rpc::serve_grpc(rpc, routes.routes(), bound, drain.clone()), told);
+    let (served, ()) =
+        tokio::join!(rpc::serve_grpc(rpc, &root.node, routes.routes(), bound, drain.clone()), told);
     served
 }
 

@@ -46,6 +46,26 @@ impl Load {
     }
 }
 
+/// So many callers, each of which waits for its answer before it asks again: a load that a slow machine does not pile up.
+/// What they were answered, and when they asked.
+pub async fn callers(
+    count: usize,
+    api: &Api,
+    time: Duration,
+    parameters: &[(&str, &str)],
+) -> Vec<(Duration, Option<Answered>)> {
+    let (path, began) = (path("web", parameters), Instant::now());
+    let one = || async {
+        let mut answers = Vec::new();
+        while began.elapsed() < time {
+            let at = began.elapsed();
+            answers.push((at, api.try_get(&path).await));
+        }
+        answers
+    };
+    futures::future::join_all((0..count).map(|_| one())).await.into_iter().flatten().collect()
+}
+
 /// Lets a load run for so long.
 pub async fn pass(time: Duration) {
     tokio::time::sleep_until(Instant::now() + time).await;

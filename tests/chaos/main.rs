@@ -2,11 +2,14 @@
 //! printed; the bounds asserted are wider, because they must hold on a loaded machine.
 
 mod damage;
+mod down;
 mod frozen;
 mod gone;
 mod leave;
 mod load;
 mod loss;
 mod operators;
+mod policies;
 mod quickstart;
 mod stage;
+mod wire;

@@ -63,7 +63,7 @@ async fn served(config: &RpcConfig) -> Served {
     let leaf = Arc::new(ModelLeaf::new("leaf-0", corpus.clone()));
     let routes = tonic::service::Routes::new(canopy_proto::server::service(leaf, 1 << 20));
     let config = config.clone();
-    tokio::spawn(async move { rpc::serve_grpc(&config, routes, bound, Drain::new()).await });
+    tokio::spawn(async move { rpc::serve_grpc(&config, "leaf-0", routes, bound, Drain::new()).await });
     let routing = Arc::new(RoutingSnapshot::from_static(&topology).expect("a sound topology"));
     Served { corpus, routing, address, accepted, dice: Dice::seeded(3) }
 }

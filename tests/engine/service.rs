@@ -51,7 +51,10 @@ async fn served(max_in_flight: u32) -> Served {
         let routes = tonic::service::Routes::new(canopy_proto::server::service(leaf, 1 << 20));
         let drain = Drain::new();
         leaves.push(drain.clone());
-        tokio::spawn(async move { rpc::serve_grpc(&RpcConfig::default(), routes, bound, drain).await });
+        let name = format!("leaf-{number}");
+        tokio::spawn(
+            async move { rpc::serve_grpc(&RpcConfig::default(), &name, routes, bound, drain).await },
+        );
     }
     let (grpc, admin) = (bind().await, bind().await);
     topology.nodes[3].address = grpc.address.to_string();

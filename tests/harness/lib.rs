@@ -11,6 +11,7 @@ pub mod model_leaf;
 pub mod model_tree;
 pub mod oracle;
 pub mod process;
+pub mod proxy;
 pub mod publish;
 pub mod sim_net;
 pub mod sim_root;

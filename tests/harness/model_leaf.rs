@@ -138,6 +138,11 @@ pub struct ModelLeaf {
 }
 
 impl ModelLeaf {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.node.0
+    }
+
     /// A leaf that holds all of `corpus`; who asks it for what is the business of the routing.
     pub fn new(node: &str, corpus: Arc<ModelCorpus>) -> Self {
         let (script, workers, seen) = (Mutex::default(), Mutex::default(), Arc::default());

@@ -14,7 +14,7 @@ use canopy_cli::config::Config;
 use canopy_common::net::NetIo;
 use canopy_topology::config::{NodeConfig, Role};
 
-use crate::{api::Api, cluster::Shape, wait::wait_for};
+use crate::{api::Api, cluster::Shape, proxy::Proxy, wait::wait_for};
 
 /// Lines of a node's log that a failing test shows.
 const TAIL: usize = 30;
@@ -96,12 +96,7 @@ impl Fleet {
         adjust: impl FnOnce(&mut Config),
     ) -> Self {
         let mut fleet = Self::prepare(store, shape, corpora, adjust).await;
-        for node in fleet.config.topology.nodes.clone() {
-            fleet.spawn(&node.id, &[]);
-        }
-        for node in fleet.config.topology.nodes.clone() {
-            fleet.wait_ready(&node.id).await;
-        }
+        fleet.spawn_all().await;
         fleet
     }
 
@@ -125,13 +120,37 @@ impl Fleet {
         Self { dir, config, processes: BTreeMap::new() }
     }
 
+    /// Puts a proxy in front of a node that does not run yet: the others reach it only through that.
+    pub async fn behind_proxy(&mut self, id: &str) -> Proxy {
+        let dir = self.dir.path();
+        std::fs::write(dir.join(format!("{id}.toml")), text(&self.config)).expect("written");
+        let node = self.config.topology.nodes.iter_mut().find(|node| node.id == id);
+        let node = node.unwrap_or_else(|| panic!("no node {id}"));
+        let proxy = Proxy::to(&node.address, 1).await;
+        node.address.clone_from(&proxy.address);
+        std::fs::write(dir.join("canopy.toml"), text(&self.config)).expect("written");
+        proxy
+    }
+
+    /// Starts all nodes of a prepared fleet and waits until every one would answer.
+    pub async fn spawn_all(&mut self) {
+        for node in self.config.topology.nodes.clone() {
+            self.spawn(&node.id, &[]);
+        }
+        for node in self.config.topology.nodes.clone() {
+            self.wait_ready(&node.id).await;
+        }
+    }
+
     /// Starts a node; `set` overrides values of its configuration.
     pub fn spawn(&mut self, id: &str, set: &[String]) {
         let role = self.node(id).role.as_str();
         let log = self.dir.path().join(format!("{id}.log"));
         let out = File::options().create(true).append(true).open(&log).expect("a log");
         let mut command = Command::new(binary());
-        command.arg(role).arg("-c").arg(self.dir.path().join("canopy.toml")).args(["--node", id]);
+        let own = self.dir.path().join(format!("{id}.toml"));
+        let file = if own.exists() { own } else { self.config_file() };
+        command.arg(role).arg("-c").arg(file).args(["--node", id]);
         for assignment in set {
             command.args(["--set", assignment]);
         }

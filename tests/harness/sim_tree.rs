@@ -264,8 +264,8 @@ pub async fn serve_leaf(
 ) -> turmoil::Result {
     on.wait_for(|on| *on).await?;
     let bound = SimNet::io().bind("0.0.0.0:7000").await?;
-    let service = canopy_proto::server::service(leaf, rpc.max_message.0 as usize);
-    rpc::serve_grpc(&rpc, tonic::service::Routes::new(service), bound, Drain::new()).await?;
+    let service = canopy_proto::server::service(leaf.clone(), rpc.max_message.0 as usize);
+    rpc::serve_grpc(&rpc, leaf.name(), tonic::service::Routes::new(service), bound, Drain::new()).await?;
     Ok(())
 }
 

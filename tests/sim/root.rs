@@ -20,6 +20,9 @@ fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
+/// How late an answer may be in virtual time.
+const OVERRUN_MS: f64 = 2.0;
+
 /// 4 leaves, one replica, 12 shards of 20 documents, deadline 200 ms, waiting for all.
 fn front(seed: u64, scripts: Vec<Script>) -> Front {
     Front {
@@ -96,7 +99,7 @@ fn a_frozen_leaf_costs_exactly_its_documents_by_the_deadline() {
         for page in &seen.pages {
             assert_eq!(page.status, 200, "SIM_SEED={seed}: {}", page.body);
             let took = page.body["took_ms"].as_f64().expect("a time");
-            assert!(took <= 205.0, "SIM_SEED={seed}: {took}");
+            assert!(took <= 200.0 + OVERRUN_MS, "SIM_SEED={seed}: {took}");
             assert!(page.took <= ms(210), "SIM_SEED={seed}: {:?}", page.took);
             assert_eq!(count(page, "documents", "searched"), 180);
             assert_eq!((count(page, "shards", "answered"), count(page, "shards", "timed_out")), (9, 3));

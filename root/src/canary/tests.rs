@@ -74,6 +74,22 @@ async fn a_leaf_that_refuses_or_is_late_says_nothing_of_the_shape() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn those_that_waited_in_vain_do_not_wait_for_one_another() {
+    let tree = tree(1, 5, RootConfig { canary: true, ..RootConfig::default() });
+    *tree.leaves[0].search.lock() = Mood::Hangs;
+    let ten: Vec<Asked> = (0..10).map(|_| asked(&tree, "rust")).collect();
+    let answers = futures::future::join_all(ten.iter().map(|asked| tree.root.search(asked)));
+    // The first try has said nothing after half of the time, 500 ms.
+    let later = async {
+        tokio::time::sleep(Duration::from_millis(600)).await;
+        tree.leaves[0].running.load(Ordering::SeqCst)
+    };
+    let (answers, running) = tokio::join!(answers, later);
+    assert_eq!(running, 10, "one tries once more; whoever tried first and all others search");
+    assert!(answers.iter().all(Result::is_err));
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_oldest_shape_is_forgotten() {
     let mut shapes = Shapes::default();
     let now = Instant::now();
