@@ -246,7 +246,7 @@ async fn drive(
     let mut before = Counts::default();
     for (second, until) in seconds.iter_mut().zip(begun) {
         second.begun = until.begun - before.begun;
-        second.busy = until.busy - before.busy;
+        second.busy = until.busy.saturating_sub(before.busy);
         before = until;
     }
     Ok(seconds)

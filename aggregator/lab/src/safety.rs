@@ -171,7 +171,7 @@ pub fn run(settings: &Settings, progress: &(dyn Fn(u64) + Sync)) -> Result<Repor
     let by_place = places.iter().zip(outcomes.chunks(per_arm * arms.len()));
     let rows = by_place
         .map(|(place, outcomes)| row(settings, *place, &outcomes.chunks(per_arm).collect::<Vec<_>>()));
-    Report::of(settings, rows.collect::<Result<_>>()?)
+    Ok(Report::of(settings, rows.collect::<Result<_>>()?))
 }
 
 fn row(settings: &Settings, place: Place, arms: &[&[Outcome]]) -> Result<Row> {
