@@ -148,9 +148,9 @@ mod tests {
     async fn what_is_large_is_written_at_once_and_in_order() {
         let mut io = Together::new(Counted(Vec::new(), usize::MAX));
         io.write_all(&[1; 10]).await.unwrap();
-        io.write_all(&[2; KEPT + 1]).await.unwrap();
+        io.write_all(&vec![2; KEPT + 1]).await.unwrap();
         assert_eq!(io.io.0, [10, KEPT + 1]);
-        io.write_all(&[3; KEPT]).await.unwrap();
+        io.write_all(&vec![3; KEPT]).await.unwrap();
         io.write_all(&[4; 1]).await.unwrap();
         assert_eq!(io.io.0, [10, KEPT + 1, KEPT]);
     }
