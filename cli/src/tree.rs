@@ -23,7 +23,7 @@ use canopy_leaf::LeafServe;
 use canopy_root::RootServe;
 use canopy_topology::{
     config::{NodeConfig, Role, TopologyConfig},
-    routing::RoutingSnapshot,
+    routing::{Routing, RoutingSnapshot},
 };
 use tokio::task::JoinSet;
 
@@ -125,7 +125,7 @@ impl Tree {
             .map_err(|problems| anyhow!("the topology is not valid:\n  {}", problems.join("\n  ")))?;
         let gather = config.gather.clone().into();
         let mut tree = Self { topology, gather, levels: Default::default() };
-        let routing = Arc::new(routing);
+        let routing = Routing::from(routing);
         for node in tree.topology.nodes.clone() {
             if let Some(listeners) = listeners.remove(&node.id) {
                 tree.serve(config, store, surroundings, &routing, &node, listeners)?;
@@ -139,7 +139,7 @@ impl Tree {
         config: &Config,
         store: &VersionStore,
         surroundings: &Surroundings,
-        routing: &Arc<RoutingSnapshot>,
+        routing: &Routing,
         node: &NodeConfig,
         listeners: Listeners,
     ) -> Result<()> {

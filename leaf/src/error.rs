@@ -43,6 +43,18 @@ pub enum Error {
     /// The mapping to the engine.
     #[error(transparent)]
     Indexer(#[from] canopy_indexer::error::Error),
+    /// It does not fit.
+    #[error("shard {shard} needs {need} bytes of {what} and {free} are free; make room, or place it elsewhere")]
+    NoRoom {
+        /// Of what: memory or disk.
+        what: &'static str,
+        /// The shard.
+        shard: ShardId,
+        /// Bytes needed.
+        need: u64,
+        /// Bytes free.
+        free: u64,
+    },
     /// The file system.
     #[error("{path}: {source}")]
     Io {
@@ -87,6 +99,7 @@ impl Classify for Error {
             Self::Damaged { .. } => ErrorClass::DataLoss,
             Self::Format(error) => error.class(),
             Self::Indexer(error) => error.class(),
+            Self::NoRoom { .. } => ErrorClass::Unavailable,
             Self::Io { .. } => ErrorClass::Internal,
         }
     }

@@ -18,7 +18,7 @@ use canopy_common::{
 };
 use canopy_format::store::VersionStore;
 use canopy_proto::{DESCRIPTORS, server, v1::search_node_server::SearchNodeServer};
-use canopy_topology::routing::RoutingSnapshot;
+use canopy_topology::routing::Routing;
 use tonic::service::Routes;
 use tonic_health::server::HealthReporter;
 
@@ -33,7 +33,7 @@ use crate::{
     metrics::{Metrics, number},
     node::{LeafNode, Parts, SearchShard},
     search_shard,
-    shards::{Shards, State, open::Opener},
+    shards::{Shards, State, lifecycle::Lifecycle},
     tie::peers,
 };
 
@@ -51,7 +51,7 @@ pub struct LeafServe {
     /// Where versions are.
     pub store: VersionStore,
     /// Who holds what.
-    pub routing: Arc<RoutingSnapshot>,
+    pub routing: Routing,
     /// Where it is asked.
     pub grpc: Bound,
     /// Its admin pages; `None`: none.
@@ -77,7 +77,8 @@ pub fn parts(leaf: &LeafServe, deps: &Deps, drain: Drain) -> Result<Arc<Parts>> 
     Ok(Arc::new(Parts {
         config: config.clone(),
         max_message: leaf.rpc.max_message.0 as usize,
-        epoch: leaf.routing.epoch,
+        routing: leaf.routing.clone(),
+        recent: Arc::default(),
         shards: Arc::new(Shards::new(leaf.node.clone(), leases)),
         admission: Arc::new(Admission::new(config.bounds())),
         executor,
@@ -92,7 +93,8 @@ pub fn parts(leaf: &LeafServe, deps: &Deps, drain: Drain) -> Result<Arc<Parts>> 
 
 /// Runs a leaf until it has drained.
 pub async fn serve(leaf: LeafServe, deps: Deps, drain: Drain) -> Result<()> {
-    if !leaf.routing.nodes.contains_key(&leaf.node) {
+    let first = leaf.routing.now();
+    if first.known() && !first.nodes.contains_key(&leaf.node) {
         let reason =
             format!("{} is not a node of the topology; add it to [topology] or fix its name", leaf.node);
         return Err(Error::invalid("node", reason));
@@ -100,14 +102,9 @@ pub async fn serve(leaf: LeafServe, deps: Deps, drain: Drain) -> Result<()> {
     let parts = parts(&leaf, &deps, drain.clone())?;
     let health = Arc::new(LeafHealth::new(parts.clone()));
     let (reporter, health_service) = tonic_health::server::health_reporter();
-    let opener = Opener {
-        store: leaf.store,
-        shards: parts.shards.clone(),
-        threads: leaf.config.opening_threads(),
-        drain: drain.clone(),
-    };
-    let routing = leaf.routing.clone();
-    let opening = tokio::spawn(async move { opener.run(&routing).await });
+    let (config, recent) = (leaf.config.clone(), parts.recent.clone());
+    let lifecycle = Lifecycle::new(leaf.store, parts.shards.clone(), config, recent, drain.clone());
+    let opening = tokio::spawn(Arc::new(lifecycle).run(leaf.routing.clone()));
     let watching = tokio::spawn(watch(parts.clone(), health.clone(), reporter));
     let admin = leaf.admin.map(|bound| {
         let pages = AdminPages { health, telemetry: deps.telemetry.clone(), drain: drain.clone() };

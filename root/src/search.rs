@@ -15,7 +15,7 @@ use canopy_common::{
     telemetry::SlowQueries,
 };
 use canopy_proto::v1;
-use canopy_topology::routing::RoutingSnapshot;
+use canopy_topology::routing::Routing;
 use tokio::time::Instant;
 
 use crate::{
@@ -31,9 +31,9 @@ use crate::{
     metrics::Metrics,
     page::{self, Sheet},
     plan,
-    request::Wanted,
+    request::{self, Wanted},
     timeline::Timeline,
-    versions::Versions,
+    versions::{CorpusState, Versions},
 };
 
 /// What answers queries: shared by HTTP, gRPC, the search page and the readiness probe.
@@ -45,7 +45,7 @@ pub struct Root {
     /// The engine.
     pub gatherer: Arc<Gatherer>,
     /// Who serves what.
-    pub routing: Arc<RoutingSnapshot>,
+    pub routing: Routing,
     /// Open versions.
     pub versions: Arc<Versions>,
     /// Reads query texts.
@@ -86,6 +86,8 @@ pub struct Asked {
 pub struct Trail {
     /// Its phases.
     pub timeline: Timeline,
+    /// The version it was pinned to, once it was.
+    pub corpus: Option<Arc<CorpusState>>,
     /// What the search brought.
     pub gathered: Gathered,
 }
@@ -93,7 +95,7 @@ pub struct Trail {
 impl Trail {
     /// Of a query that arrived then.
     pub fn since(arrival: Instant) -> Self {
-        Self { timeline: Timeline::since(arrival), gathered: Gathered::default() }
+        Self { timeline: Timeline::since(arrival), corpus: None, gathered: Gathered::default() }
     }
 }
 
@@ -143,7 +145,10 @@ impl Root {
     }
 
     async fn admitted(&self, asked: &Asked, trail: &mut Trail, step: Step) -> Result<Answer> {
-        let corpus = self.versions.corpus(&asked.request.corpus)?;
+        let routing = self.routing.now();
+        let choice = request::choice(&asked.request, asked.query)?;
+        let corpus = self.versions.choose(&asked.request.corpus, &routing, choice)?;
+        trail.corpus = Some(corpus.clone());
         let mut wanted = Wanted::check(&asked.request, &corpus, &self.config)?;
         let spared = step >= Step::Spare && std::mem::take(&mut wanted.snippet);
         let context = context(asked, &wanted)?;
@@ -157,16 +162,16 @@ impl Root {
         let nothing = parsed.finds_nothing();
         let truncated = parsed.expansion_truncated;
         let warnings = parsed.warnings.iter().map(Warning::from).collect();
-        let request = Arc::new(plan::search(asked.query, &wanted, parsed, &corpus, &self.routing));
+        let request = Arc::new(plan::search(asked.query, &wanted, parsed, &corpus, &routing));
         trail.timeline.end("parse");
 
         if let Some(canary) = self.canary.as_ref().filter(|_| !nothing) {
-            canary.pass(&self.gatherer, &context, &self.routing, &request, self.dice.next_u64()).await?;
+            canary.pass(&self.gatherer, &context, &routing, &request, self.dice.next_u64()).await?;
         }
         trail.gathered = if nothing {
             account::nothing_to_find(&request)
         } else {
-            self.gatherer.search(&context, &self.routing, request.clone()).await
+            self.gatherer.search(&context, &routing, request.clone()).await
         };
         trail.timeline.end("search");
 
@@ -174,7 +179,7 @@ impl Root {
         self.degradation.searched(coverage.shed, coverage.shards_asked);
         account::judge(&coverage, &trail.gathered, wanted.min_coverage)?;
         let hits = plan::page(std::mem::take(&mut trail.gathered.hits), &wanted);
-        let documents = fetch::documents(self, &context, &request, &wanted, &corpus, &hits, trail).await;
+        let documents = fetch::documents(self, &routing, &context, &request, &wanted, &corpus, &hits, trail).await;
         trail.timeline.end("fetch");
 
         let sheet = Sheet {

@@ -1,0 +1,1 @@
+//! Rollouts by hand, and over every state.
