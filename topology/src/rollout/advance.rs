@@ -30,7 +30,12 @@ impl Turn {
             if self.state.active.is_none() {
                 let Some(request) = self.state.waiting.take() else { break };
                 if self.state.live == Some(request.to) {
-                    self.remember(&request, self.state.live, Outcome::Serving, "it is live already".to_owned());
+                    self.remember(
+                        &request,
+                        self.state.live,
+                        Outcome::Serving,
+                        "it is live already".to_owned(),
+                    );
                     continue;
                 }
                 self.state.active = Some(Rollout::begin(request, self.state.live));
@@ -48,9 +53,10 @@ impl Turn {
         self.state.seen.keep_only(&versions);
     }
 
+    /// Also while a step is judged: a replica that was lost then is made good.
     fn start_loads(&mut self) {
         let Some(rollout) = &mut self.state.active else { return };
-        let Phase::Load { step } = rollout.phase else { return };
+        let (Phase::Load { step } | Phase::Bake { step }) = rollout.phase else { return };
         let Some(percent) = rollout.step(step).map(|step| step.percent) else { return };
         if rollout.stop.is_none() {
             let next = load::next(&self.state.seen, rollout, percent);
@@ -74,11 +80,14 @@ impl Turn {
             };
         }
         match &rollout.phase {
-            Phase::Load { step } => self.after_load(rollout, *step, over(policy.stage_limit, rollout.spent_ms)),
+            Phase::Load { step } => {
+                self.after_load(rollout, *step, over(policy.stage_limit, rollout.spent_ms))
+            }
             Phase::Bake { step } => {
                 let bake = rollout.step(*step).map_or(policy.grace, |step| step.bake);
                 let baked = over(bake, rollout.spent_ms);
-                let late = over(policy.gate_limit, rollout.spent_ms.saturating_sub(bake.0.as_millis() as u64));
+                let late =
+                    over(policy.gate_limit, rollout.spent_ms.saturating_sub(bake.0.as_millis() as u64));
                 self.after_bake(rollout, *step, baked, late)
             }
             Phase::Retain if over(policy.retain, rollout.spent_ms) || rollout.from.is_none() => {
@@ -99,14 +108,18 @@ impl Turn {
                 Next::Enter(Phase::Bake { step }, "enough replicas hold it")
             }
             Ready::Never { reason } => Next::Halt(reason),
-            Ready::Yes if late => {
-                Next::Halt(format!("after {} a ready root lacks its statistics", rollout.request.policy.stage_limit))
-            }
+            Ready::Yes if late => Next::Halt(format!(
+                "after {} a ready root lacks its statistics",
+                rollout.request.policy.stage_limit
+            )),
             Ready::NotYet if late => {
                 let busy: Vec<String> =
                     load::busy(seen, rollout).iter().take(5).map(ToString::to_string).collect();
                 let limit = rollout.request.policy.stage_limit;
-                Next::Halt(format!("no replica got ready for {limit}, and too few replicas hold it; loading: [{}]", busy.join(", ")))
+                Next::Halt(format!(
+                    "no replica got ready for {limit}, and too few replicas hold it; loading: [{}]",
+                    busy.join(", ")
+                ))
             }
             Ready::Yes | Ready::NotYet => Next::Nothing,
         }
@@ -127,7 +140,9 @@ impl Turn {
         if late {
             let limit = rollout.request.policy.gate_limit;
             let lacks = if passed { "enough replicas and roots hold it" } else { "its judgement had come" };
-            return Next::Halt(format!("the step was over for {limit} before {lacks}; resume, accept or abort"));
+            return Next::Halt(format!(
+                "the step was over for {limit} before {lacks}; resume, accept or abort"
+            ));
         }
         Next::Nothing
     }
@@ -217,7 +232,13 @@ impl Turn {
         }
     }
 
-    pub(super) fn remember(&mut self, request: &Request, from: Option<Version>, outcome: Outcome, reason: String) {
+    pub(super) fn remember(
+        &mut self,
+        request: &Request,
+        from: Option<Version>,
+        outcome: Outcome,
+        reason: String,
+    ) {
         let Request { id, to, .. } = *request;
         self.audit(id, format!("{to}: {}: {reason}", outcome.as_str()));
         self.state.ended.push(Ended { id, from, to, outcome, reason });

@@ -94,7 +94,8 @@ impl Turn {
         };
         let baking = matches!(rollout.phase, Phase::Bake { .. });
         if rollout.stop.is_none() && !(accept && baking) {
-            return self.refuse(format!("it is not stopped: {}", rollout.label()));
+            let label = rollout.label();
+            return self.refuse(format!("it is not stopped: {label}"));
         }
         let (id, label) = (rollout.request.id, rollout.label());
         rollout.stop = None;

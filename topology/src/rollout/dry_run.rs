@@ -183,7 +183,9 @@ fn warnings_of_the_tree(state: &State, policy: &Policy) -> Vec<String> {
         found.push(format!("{} leaves are away: {}", state.seen.away.len(), names.join(", ")));
     }
     if state.live.is_none() {
-        found.push("it is the corpus's first version: nothing to compare it with, nothing to go back to".to_owned());
+        found.push(
+            "it is the corpus's first version: nothing to compare it with, nothing to go back to".to_owned(),
+        );
     }
     found
 }

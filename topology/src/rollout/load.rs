@@ -114,11 +114,16 @@ impl Next<'_> {
             if missing == 0 {
                 return;
             }
-            if self.may_load(&it.node) {
-                self.busy.insert(it.node.clone());
-                self.found.push(it.clone());
-                missing -= 1;
+            // One that holds it already is only told to keep it.
+            let holds = seen.holds(rollout.request.to, it);
+            if !holds && !self.may_load(&it.node) {
+                continue;
             }
+            if !holds {
+                self.busy.insert(it.node.clone());
+            }
+            self.found.push(it.clone());
+            missing -= 1;
         }
     }
 

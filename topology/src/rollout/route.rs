@@ -78,7 +78,9 @@ impl State {
         let active = self.active.as_ref();
         let other = active.and_then(|rollout| match rollout.phase {
             Phase::Retain => rollout.from,
-            _ if rollout.started.contains(replica) && !rollout.has_failed(replica) => Some(rollout.request.to),
+            _ if rollout.started.contains(replica) && !rollout.has_failed(replica) => {
+                Some(rollout.request.to)
+            }
             _ => None,
         });
         [self.live, other.filter(|other| Some(*other) != self.live)]

@@ -55,7 +55,7 @@ pub struct Seen {
     pub away: BTreeSet<NodeId>,
     /// Versions whose statistics every ready root holds.
     pub roots: BTreeSet<Version>,
-    resident: BTreeMap<Version, BTreeSet<Replica>>,
+    pub(super) resident: BTreeMap<Version, BTreeSet<Replica>>,
 }
 
 impl Seen {
@@ -107,6 +107,16 @@ impl Seen {
         self.away.retain(|node| known.contains(node));
     }
 
+    /// What a leaf said that it answers from.
+    pub fn held_by(&self, node: &NodeId) -> Vec<(Replica, Version)> {
+        let of_node = |(version, held): (&Version, &BTreeSet<Replica>)| {
+            let version = *version;
+            let held: Vec<_> = held.iter().filter(|replica| replica.node == *node).cloned().collect();
+            held.into_iter().map(move |replica| (replica, version))
+        };
+        self.resident.iter().flat_map(of_node).collect()
+    }
+
     /// Forgets what was said of other versions.
     pub fn keep_only(&mut self, versions: &[Version]) {
         self.resident.retain(|version, _| versions.contains(version));
@@ -119,22 +129,26 @@ impl Seen {
 
     /// Replicas of a shard on leaves that are here.
     pub fn present(&self, shard: &ShardId) -> usize {
-        self.placed.get(shard).map_or(0, |nodes| nodes.iter().filter(|node| !self.away.contains(node)).count())
+        self.placed
+            .get(shard)
+            .map_or(0, |nodes| nodes.iter().filter(|node| !self.away.contains(node)).count())
     }
 
     /// Replicas of a shard, on leaves that are here, that answer from a version.
     pub fn resident(&self, version: Version, shard: &ShardId) -> usize {
         let Some(nodes) = self.placed.get(shard) else { return 0 };
         let here = nodes.iter().filter(|node| !self.away.contains(node));
-        here.filter(|node| self.holds(version, &Replica { shard: shard.clone(), node: (*node).clone() })).count()
+        here.filter(|node| self.holds(version, &Replica { shard: shard.clone(), node: (*node).clone() }))
+            .count()
     }
 
     /// Over all shards, the least of `resident` and what is required of it: whether `enough(resident, present, placed)`.
     pub fn every_shard(&self, version: Version, enough: impl Fn(usize, usize, usize) -> bool) -> bool {
         !self.placed.is_empty()
-            && self.placed.iter().all(|(shard, nodes)| {
-                enough(self.resident(version, shard), self.present(shard), nodes.len())
-            })
+            && self
+                .placed
+                .iter()
+                .all(|(shard, nodes)| enough(self.resident(version, shard), self.present(shard), nodes.len()))
     }
 
     /// Whether every shard has a replica that answers from the version.
