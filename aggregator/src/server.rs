@@ -13,7 +13,7 @@ use canopy_common::{
     rpc::{self, RpcConfig},
 };
 use canopy_proto::{server as wire, v1::search_node_server::SearchNodeServer};
-use canopy_topology::{config::Role, routing::Routing};
+use canopy_topology::{config::Role, membership::Membership};
 
 use crate::{
     config::{AggregatorConfig, GatherConfig},
@@ -35,7 +35,7 @@ pub struct AggregatorServe {
     /// `[rpc]`.
     pub rpc: RpcConfig,
     /// Who serves what.
-    pub routing: Routing,
+    pub membership: Membership,
     /// gRPC listener.
     pub grpc: Bound,
     /// Admin listener; `None`: no admin pages.
@@ -44,7 +44,8 @@ pub struct AggregatorServe {
 
 /// Serves until the drain has ended.
 pub async fn serve(serve: AggregatorServe, deps: Deps, drain: Drain) -> Result<()> {
-    let AggregatorServe { node, config, gather, rpc, routing, grpc, admin } = serve;
+    let AggregatorServe { node, config, gather, rpc, membership, grpc, admin } = serve;
+    let routing = membership.routing();
     let first = routing.now();
     if first.known() && first.nodes.get(&node).is_none_or(|known| known.role != Role::Aggregator) {
         return Err(Error::NotInTopology { node: node.to_string() });
@@ -67,7 +68,8 @@ pub async fn serve(serve: AggregatorServe, deps: Deps, drain: Drain) -> Result<(
             admin::serve_admin(pages, bound, admin_drain, patience).await;
         }
     };
-    let serving = async { tokio::join!(serve_grpc(&rpc, aggregator, grpc, drain), administered).0 };
+    let belonging = membership.run(drain.clone(), Vec::new);
+    let serving = async { tokio::join!(serve_grpc(&rpc, aggregator, grpc, drain), administered, belonging).0 };
     tokio::select! {
         biased;
         served = serving => Ok(served?),

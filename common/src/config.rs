@@ -5,7 +5,9 @@
 pub mod layers;
 pub mod live;
 pub mod units;
+pub mod who;
 
 pub use layers::{Layers, Origin, Problem, Section};
 pub use live::Live;
 pub use units::{Size, Time};
+pub use who::user_and_machine;

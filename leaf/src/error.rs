@@ -85,6 +85,25 @@ impl Error {
     }
 }
 
+impl Error {
+    /// Whether waiting does not help: somebody has to do something.
+    pub fn needs_somebody(&self) -> bool {
+        self.everywhere() || matches!(self, Self::NoRoom { .. })
+    }
+
+    /// Whether it is the version's fault and not this leaf's, so that no leaf can do better.
+    pub fn everywhere(&self) -> bool {
+        use canopy_format::error::Error as Format;
+        match self {
+            Self::Format(error) => {
+                matches!(error, Format::NewerFormat { .. } | Format::OtherAnalysis { .. } | Format::Schema(_))
+            }
+            Self::Invalid { .. } | Self::Indexer(_) => true,
+            _ => false,
+        }
+    }
+}
+
 impl Classify for Error {
     fn class(&self) -> ErrorClass {
         match self {

@@ -18,7 +18,7 @@ use canopy_common::{
 };
 use canopy_format::store::VersionStore;
 use canopy_proto::{DESCRIPTORS, server, v1::search_node_server::SearchNodeServer};
-use canopy_topology::routing::Routing;
+use canopy_topology::membership::Membership;
 use tonic::service::Routes;
 use tonic_health::server::HealthReporter;
 
@@ -33,7 +33,7 @@ use crate::{
     metrics::{Metrics, number},
     node::{LeafNode, Parts, SearchShard},
     search_shard,
-    shards::{Shards, State, lifecycle::Lifecycle},
+    shards::{Shards, State, holdings::holdings, lifecycle::Lifecycle},
     tie::peers,
 };
 
@@ -51,7 +51,7 @@ pub struct LeafServe {
     /// Where versions are.
     pub store: VersionStore,
     /// Who holds what.
-    pub routing: Routing,
+    pub membership: Membership,
     /// Where it is asked.
     pub grpc: Bound,
     /// Its admin pages; `None`: none.
@@ -77,12 +77,12 @@ pub fn parts(leaf: &LeafServe, deps: &Deps, drain: Drain) -> Result<Arc<Parts>> 
     Ok(Arc::new(Parts {
         config: config.clone(),
         max_message: leaf.rpc.max_message.0 as usize,
-        routing: leaf.routing.clone(),
+        routing: leaf.membership.routing(),
         recent: Arc::default(),
         shards: Arc::new(Shards::new(leaf.node.clone(), leases)),
         admission: Arc::new(Admission::new(config.bounds())),
         executor,
-        tell: peers::tell(&leaf.rpc, &deps.net, &leaf.routing, metrics.untold.clone()),
+        tell: peers::tell(&leaf.rpc, &deps.net, &leaf.membership.routing(), metrics.untold.clone()),
         calls: Calls::default(),
         metrics,
         drain,
@@ -93,7 +93,8 @@ pub fn parts(leaf: &LeafServe, deps: &Deps, drain: Drain) -> Result<Arc<Parts>> 
 
 /// Runs a leaf until it has drained.
 pub async fn serve(leaf: LeafServe, deps: Deps, drain: Drain) -> Result<()> {
-    let first = leaf.routing.now();
+    let routing = leaf.membership.routing();
+    let first = routing.now();
     if first.known() && !first.nodes.contains_key(&leaf.node) {
         let reason =
             format!("{} is not a node of the topology; add it to [topology] or fix its name", leaf.node);
@@ -104,7 +105,9 @@ pub async fn serve(leaf: LeafServe, deps: Deps, drain: Drain) -> Result<()> {
     let (reporter, health_service) = tonic_health::server::health_reporter();
     let (config, recent) = (leaf.config.clone(), parts.recent.clone());
     let lifecycle = Lifecycle::new(leaf.store, parts.shards.clone(), config, recent, drain.clone());
-    let opening = tokio::spawn(Arc::new(lifecycle).run(leaf.routing.clone()));
+    let opening = tokio::spawn(Arc::new(lifecycle).run(routing));
+    let (shards, leaving) = (parts.shards.clone(), drain.clone());
+    let belonging = tokio::spawn(leaf.membership.run(leaving, move || holdings(&shards.board)));
     let watching = tokio::spawn(watch(parts.clone(), health.clone(), reporter));
     let admin = leaf.admin.map(|bound| {
         let pages = AdminPages { health, telemetry: deps.telemetry.clone(), drain: drain.clone() };
@@ -118,6 +121,7 @@ pub async fn serve(leaf: LeafServe, deps: Deps, drain: Drain) -> Result<()> {
     tracing::info!(node = %leaf.node, address, "leaf answers");
     let served = serve_grpc(&leaf.rpc, routes, leaf.grpc, drain).await;
     opening.abort();
+    belonging.abort();
     watching.abort();
     if let Some(admin) = admin {
         let _ends_with_the_drain = admin.await;

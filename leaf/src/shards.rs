@@ -5,6 +5,7 @@
 pub mod directory;
 pub mod fault;
 pub mod files;
+pub mod holdings;
 pub mod lifecycle;
 pub mod open;
 pub mod pace;

@@ -16,7 +16,12 @@ use canopy_common::{
 };
 use canopy_format::{analysis::Analyzer, store::VersionStore};
 use canopy_proto::v1::search_server::SearchServer;
-use canopy_topology::{config::Role, routing::Routing};
+use canopy_topology::{
+    config::Role,
+    link::{Holding, Progress},
+    membership::Membership,
+    routing::Routing,
+};
 
 use crate::{
     canary::Canary,
@@ -46,7 +51,7 @@ pub struct RootServe {
     /// For manifests and statistics.
     pub store: VersionStore,
     /// Who serves what.
-    pub routing: Routing,
+    pub membership: Membership,
     /// HTTP listener.
     pub http: Bound,
     /// Public gRPC listener; `None`: HTTP only.
@@ -85,7 +90,8 @@ pub fn root(
 
 /// Serves until the drain has ended.
 pub async fn serve(serve: RootServe, deps: Deps, drain: Drain) -> Result<()> {
-    let RootServe { node, config, gather, rpc, store, routing, http, grpc } = serve;
+    let RootServe { node, config, gather, rpc, store, membership, http, grpc } = serve;
+    let routing = membership.routing();
     let patience = rpc.drain_patience.0;
     let endpoints = Arc::new(EndpointSet::new(rpc.clone(), deps.net.clone(), &routing.now()));
     let gatherer = Arc::new(Gatherer::new(node.clone(), Role::Root, endpoints.clone(), gather, &deps));
@@ -114,13 +120,20 @@ pub async fn serve(serve: RootServe, deps: Deps, drain: Drain) -> Result<()> {
             None => Ok(()),
         }
     };
-    let serving = async { tokio::join!(calls, web, opening).0 };
+    let belonging = membership.run(drain.clone(), || holdings(&root.versions));
+    let serving = async { tokio::join!(calls, web, opening, belonging).0 };
     let called = tokio::select! {
         biased;
         called = serving => called,
         () = endpoints.follow(&routing) => Ok(()),
     };
     called.map_err(|source| Error::Io { what: "the gRPC listener".to_owned(), source })
+}
+
+/// What the root tells the topology service: versions whose statistics it has.
+fn holdings(versions: &Versions) -> Vec<Holding> {
+    let held = |(corpus, version)| Holding { corpus, version, shard: None, progress: Progress::Resident };
+    versions.resident().into_iter().map(held).collect()
 }
 
 /// The public service with health and reflection.

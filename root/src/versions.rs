@@ -14,7 +14,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use arc_swap::ArcSwap;
 use canopy_common::{
-    error::Failure,
+    error::{ErrorClass, Failure},
     ids::{ShardId, Version},
 };
 use canopy_format::{
@@ -201,7 +201,7 @@ impl Versions {
     }
 
     /// Lets go of what the routing snapshot does not name; queries that have it keep it.
-    fn follow(&self, routing: &RoutingSnapshot) {
+    pub(crate) fn follow(&self, routing: &RoutingSnapshot) {
         self.corpora.rcu(|corpora| {
             let each = routing.corpora.iter().map(|(name, wanted)| {
                 let mut corpus = corpora.get(name).cloned().unwrap_or_default();
@@ -231,7 +231,8 @@ fn not_resident(asked: Version, corpus: &Corpus) -> Error {
     let open: Vec<_> = corpus.open.keys().map(Version::to_string).collect();
     let are = if open.len() == 1 { "is" } else { "are" };
     let message = format!("{asked} is not resident here; {} {are}", open.join(", "));
-    Failure::invalid("version", message).into()
+    let field = Some("version".to_owned());
+    Failure { field, ..Failure::new(ErrorClass::FailedPrecondition, message) }.into()
 }
 
 #[cfg(test)]

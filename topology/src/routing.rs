@@ -7,6 +7,7 @@
 //! or newest one, and its placement stands for all of these.
 
 mod current;
+mod document;
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -15,7 +16,9 @@ use canopy_common::{
     ids::{Epoch, NodeId, ShardId, Version},
 };
 
-pub use current::Routing;
+use serde::{Deserialize, Serialize};
+
+pub use current::{Following, Routing};
 
 use crate::config::{Role, TopologyConfig};
 
@@ -63,7 +66,7 @@ pub struct CorpusRouting {
 }
 
 /// A version that queries are sent to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pin {
     /// Which.
     pub version: Version,
@@ -125,7 +128,8 @@ impl RoutingSnapshot {
                 .map(|(key, reason)| format!("topology.{key}: {reason}"))
                 .collect());
         }
-        let nodes = config.nodes.iter().map(|node| {
+        let known = config.nodes.iter().filter(|node| node.role != Role::Topology);
+        let nodes = known.map(|node| {
             let known = Node {
                 role: node.role,
                 address: node.address.clone(),
@@ -192,6 +196,7 @@ mod tests {
                 placement(&["main/0", "main/1"], &["leaf-2", "leaf-1"]),
                 placement(&["main/2"], &["leaf-2"]),
             ],
+            ..TopologyConfig::default()
         }
     }
 

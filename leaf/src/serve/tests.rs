@@ -44,7 +44,7 @@ async fn start(built: &Built, routing: RoutingSnapshot) -> Running {
         config: fixture::config(2, 16),
         rpc: RpcConfig::default(),
         store: built.store.clone(),
-        routing: routing.into(),
+        membership: routing.into(),
         grpc,
         admin: Some(admin),
     };

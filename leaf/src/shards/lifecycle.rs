@@ -248,8 +248,10 @@ impl Lifecycle {
             self.forget(&place);
             return;
         }
-        let fail = |state, error: &Error, due| {
+        let fail = |state, error: &Error, due: Option<Instant>| {
             self.shards.board.update(&place, |line| {
+                let for_now = due.is_some() && !error.needs_somebody();
+                line.given_up = (!for_now).then(|| error.everywhere());
                 line.state = state;
                 line.resident = 0;
                 line.last_error = error.to_string();

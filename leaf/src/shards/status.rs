@@ -118,6 +118,8 @@ pub struct Line {
     pub verified: u64,
     /// The last thing that went wrong; empty: nothing.
     pub last_error: String,
+    /// It will not get better by itself; whether on no leaf. For the topology service.
+    pub given_up: Option<bool>,
     /// When it is tried again, or retired.
     pub due: Option<Instant>,
 }
@@ -134,6 +136,7 @@ impl Line {
             fetched: 0,
             verified: 0,
             last_error: String::new(),
+            given_up: None,
             due: None,
         }
     }
