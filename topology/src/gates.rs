@@ -16,6 +16,7 @@ pub mod rank;
 pub mod share;
 pub mod spending;
 
+pub(crate) use normal::upper_tail;
 pub use judge::{Arm, Comparison, Finding, Judgement, judge};
 pub use policy::{GatePolicy, Limits};
 pub use spending::{Spending, Spent};

@@ -3,7 +3,9 @@
 
 pub mod config;
 pub mod error;
+pub mod fleet;
 pub mod gates;
+pub mod health;
 pub mod link;
 pub mod membership;
 pub mod placement;

@@ -132,21 +132,21 @@ pub fn judge(policy: &GatePolicy, spent: Spent, seen: &Comparison) -> (Spent, Ju
         policy.latency && (seen.control.latencies.is_empty() || seen.treatment.latencies.is_empty());
     let there = sample >= policy.sample && !lacks_times;
     let verdict = if worst == Verdict::Pass && !there { Verdict::Wait } else { worst };
-    let spent = due.map_or(spent, |t| spent.looked(t));
+    let spent = due.map_or(spent, |sample| spent.looked(sample));
     (spent, Judgement { verdict, sample, look: spent.looks, findings })
 }
 
 struct Look<'a> {
     policy: &'a GatePolicy,
-    last: f64,
-    due: Option<f64>,
+    last: u64,
+    due: Option<u64>,
     seen: &'a Comparison,
 }
 
 impl Look<'_> {
     /// What this look may spend by a rule.
     fn alpha(&self, spending: &Spending) -> f64 {
-        self.due.map_or(0.0, |t| spending.at(self.last, t))
+        self.due.map_or(0.0, |sample| spending.at(self.last, sample, self.policy.sample))
     }
 
     fn finding(

@@ -1,7 +1,8 @@
 //! Moves shards from the fullest to the emptiest leaf until each is near its share.
 //!
-//! Only leaves outside 5 % of their share start a move, and each move makes the two more alike than they were, so it ends
-//! and moves little. A leaf that joins is the emptiest: it gets its share, from the fullest.
+//! Only leaves further from their share than 5 %, and than a shard of mean size, start a move, and each move makes the two
+//! more alike than they were, so it ends and moves little. A leaf that joins is the emptiest: it gets its share, from
+//! the fullest.
 
 use std::collections::BTreeSet;
 
@@ -20,13 +21,15 @@ pub fn level(loads: &mut Loads<'_>) {
         .collect();
     let mut done: BTreeSet<usize> = BTreeSet::new();
     let most = loads.items.iter().map(|item| item.on.len()).sum::<usize>();
+    let bytes = loads.leaves.iter().map(|leaf| leaf.memory as f64).sum::<f64>();
+    let shard = bytes / most.max(1) as f64;
     for _ in 0..=most {
         let worst = |low: bool| {
             let mut open = order.iter().filter(|(_, leaf)| !done.contains(leaf));
             let (_, leaf) = *(if low { open.next() } else { open.next_back() })?;
             let fullness = loads.leaves[leaf].fullness();
             let off = if low { 1.0 - fullness } else { fullness - 1.0 };
-            (off > SLACK).then_some((leaf, off))
+            (off > SLACK.max(shard / loads.leaves[leaf].target)).then_some((leaf, off))
         };
         let found = match (worst(true), worst(false)) {
             (Some((low, under)), Some((_, over))) if under >= over => (low, true),

@@ -53,7 +53,7 @@ impl Default for Policy {
         Self {
             steps: vec![
                 step(0, 2, 200),
-                step(1, 5, 3_000),
+                step(1, 5, 4_600),
                 step(10, 5, 4_600),
                 step(50, 5, 4_600),
                 step(100, 5, 0),

@@ -138,7 +138,7 @@ fn a_dry_run_says_what_would_happen() {
     assert_eq!(waves.iter().flatten().sum::<usize>(), 12, "every replica once: {waves:?}");
     assert!(waves.iter().flatten().all(|replicas| *replicas <= 2), "one leaf at a time: {waves:?}");
     assert_eq!(run.steps[3].new_replica_qps, 100.0);
-    assert_eq!(run.steps[1].sample_seconds, Some(500.0));
+    assert_eq!(run.steps[1].sample_seconds, Some(4_600.0 / 6.0));
     assert_eq!(run.steps[0].waves[0].bytes, run.steps[0].waves[0].replicas as u64 * (1 << 30));
     assert_eq!(run.warnings, Vec::<String>::new());
     assert_eq!(run.answer, ["dry run starts a rollout to v2"]);
