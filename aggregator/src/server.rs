@@ -13,7 +13,7 @@ use canopy_common::{
     rpc::{self, RpcConfig},
 };
 use canopy_proto::{server as wire, v1::search_node_server::SearchNodeServer};
-use canopy_topology::{config::Role, membership::Membership};
+use canopy_topology::{config::Role, link::Condition, membership::Membership};
 
 use crate::{
     config::{AggregatorConfig, GatherConfig},
@@ -68,7 +68,7 @@ pub async fn serve(serve: AggregatorServe, deps: Deps, drain: Drain) -> Result<(
             admin::serve_admin(pages, bound, admin_drain, patience).await;
         }
     };
-    let belonging = membership.run(drain.clone(), Vec::new);
+    let belonging = membership.run(drain.clone(), Condition::default);
     let serving = async { tokio::join!(serve_grpc(&rpc, aggregator, grpc, drain), administered, belonging).0 };
     tokio::select! {
         biased;

@@ -33,7 +33,7 @@ use crate::{
     metrics::{Metrics, number},
     node::{LeafNode, Parts, SearchShard},
     search_shard,
-    shards::{Shards, State, holdings::holdings, lifecycle::Lifecycle},
+    shards::{Shards, State, holdings::condition, lifecycle::Lifecycle},
     tie::peers,
 };
 
@@ -107,7 +107,7 @@ pub async fn serve(leaf: LeafServe, deps: Deps, drain: Drain) -> Result<()> {
     let lifecycle = Lifecycle::new(leaf.store, parts.shards.clone(), config, recent, drain.clone());
     let opening = tokio::spawn(Arc::new(lifecycle).run(routing));
     let (shards, leaving) = (parts.shards.clone(), drain.clone());
-    let belonging = tokio::spawn(leaf.membership.run(leaving, move || holdings(&shards.board)));
+    let belonging = tokio::spawn(leaf.membership.run(leaving, move || condition(&shards.board)));
     let watching = tokio::spawn(watch(parts.clone(), health.clone(), reporter));
     let admin = leaf.admin.map(|bound| {
         let pages = AdminPages { health, telemetry: deps.telemetry.clone(), drain: drain.clone() };

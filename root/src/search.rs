@@ -33,6 +33,7 @@ use crate::{
     plan,
     request::{self, Wanted},
     timeline::Timeline,
+    trial::{self, Tried, Trials},
     versions::{CorpusState, Versions},
 };
 
@@ -64,6 +65,8 @@ pub struct Root {
     pub gate: Arc<Gate>,
     /// What is left out under load.
     pub degradation: Degradation,
+    /// What it sees of versions on trial.
+    pub trials: Trials,
     /// Tries unseen shapes; `None`: off.
     pub canary: Option<Canary>,
     /// Waits for running queries.
@@ -88,6 +91,8 @@ pub struct Trail {
     pub timeline: Timeline,
     /// The version it was pinned to, once it was.
     pub corpus: Option<Arc<CorpusState>>,
+    /// Its part in a trial.
+    pub tried: Option<Tried>,
     /// What the search brought.
     pub gathered: Gathered,
 }
@@ -95,27 +100,33 @@ pub struct Trail {
 impl Trail {
     /// Of a query that arrived then.
     pub fn since(arrival: Instant) -> Self {
-        Self { timeline: Timeline::since(arrival), corpus: None, gathered: Gathered::default() }
+        Self { timeline: Timeline::since(arrival), corpus: None, tried: None, gathered: Gathered::default() }
     }
 }
 
 impl Root {
     /// Answers one query, counts it, and records it when it was slow or went wrong.
-    pub async fn search(&self, asked: &Asked) -> Result<Answer> {
+    pub async fn search(self: &Arc<Self>, asked: &Asked) -> Result<Answer> {
         let _busy = self.drain.busy();
         let running = self.metrics.running();
         let mut trail = Trail::since(asked.arrival);
         let result = self.answer(asked, &mut trail).await;
         running.ended(&trail.timeline, &result);
         crate::record::keep(self, asked, &trail, &result);
+        self.tried(asked, &trail, &result);
         result
     }
 
     /// Answers the readiness probe's query: it is counted and recorded nowhere, and what it takes says nothing of what
     /// queries take.
     pub async fn probe(&self, asked: &Asked) -> Result<()> {
+        self.unnoted(asked, &mut Trail::since(asked.arrival)).await.map(drop)
+    }
+
+    /// Answers a query of our own.
+    pub(crate) async fn unnoted(&self, asked: &Asked, trail: &mut Trail) -> Result<Answer> {
         let _pass = self.enter(asked).await?;
-        self.admitted(asked, &mut Trail::since(asked.arrival), Step::Spare).await.map(drop)
+        self.admitted(asked, trail, Step::Spare).await
     }
 
     async fn answer(&self, asked: &Asked, trail: &mut Trail) -> Result<Answer> {
@@ -149,6 +160,7 @@ impl Root {
         let choice = request::choice(&asked.request, asked.query)?;
         let corpus = self.versions.choose(&asked.request.corpus, &routing, choice)?;
         trail.corpus = Some(corpus.clone());
+        trail.tried = trial::of(&routing, &corpus, choice);
         let mut wanted = Wanted::check(&asked.request, &corpus, &self.config)?;
         let spared = step >= Step::Spare && std::mem::take(&mut wanted.snippet);
         let context = context(asked, &wanted)?;

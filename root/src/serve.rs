@@ -18,7 +18,7 @@ use canopy_format::{analysis::Analyzer, store::VersionStore};
 use canopy_proto::v1::search_server::SearchServer;
 use canopy_topology::{
     config::Role,
-    link::{Holding, Progress},
+    link::{Condition, Holding, Progress},
     membership::Membership,
     routing::Routing,
 };
@@ -35,6 +35,7 @@ use crate::{
     language::Reader,
     metrics::Metrics,
     search::Root,
+    trial::Trials,
     versions::{self, Opening, Versions},
 };
 
@@ -82,6 +83,7 @@ pub fn root(
         incidents: Incidents::default(),
         gate: Arc::new(gate),
         degradation: Degradation::new(config.degrade),
+        trials: Trials::default(),
         canary: config.canary.then(Canary::default),
         drain: drain.clone(),
         config,
@@ -120,7 +122,7 @@ pub async fn serve(serve: RootServe, deps: Deps, drain: Drain) -> Result<()> {
             None => Ok(()),
         }
     };
-    let belonging = membership.run(drain.clone(), || holdings(&root.versions));
+    let belonging = membership.run(drain.clone(), || condition(&root));
     let serving = async { tokio::join!(calls, web, opening, belonging).0 };
     let called = tokio::select! {
         biased;
@@ -130,10 +132,11 @@ pub async fn serve(serve: RootServe, deps: Deps, drain: Drain) -> Result<()> {
     called.map_err(|source| Error::Io { what: "the gRPC listener".to_owned(), source })
 }
 
-/// What the root tells the topology service: versions whose statistics it has.
-fn holdings(versions: &Versions) -> Vec<Holding> {
+/// What the root tells the topology service: versions whose statistics it has, and what it saw of those on trial.
+fn condition(root: &Root) -> Condition {
     let held = |(corpus, version)| Holding { corpus, version, shard: None, progress: Progress::Resident };
-    versions.resident().into_iter().map(held).collect()
+    let holdings = root.versions.resident().into_iter().map(held).collect();
+    Condition { holdings, trials: root.trials.take() }
 }
 
 /// The public service with health and reflection.

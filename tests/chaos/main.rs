@@ -10,3 +10,4 @@ mod loss;
 mod operators;
 mod quickstart;
 mod stage;
+mod swap;

@@ -15,6 +15,7 @@ pub mod policy;
 pub mod rank;
 pub mod share;
 pub mod spending;
+pub mod wire;
 
 pub(crate) use normal::upper_tail;
 pub use judge::{Arm, Comparison, Finding, Judgement, judge};

@@ -23,6 +23,7 @@ pub use last_good::LastGood;
 use crate::{
     config::{NodeConfig, TopologyConfig},
     error::{Error, Result},
+    gates::wire::Seen,
     routing::{Routing, RoutingSnapshot},
 };
 
@@ -60,6 +61,15 @@ pub struct Holding {
     pub progress: Progress,
 }
 
+/// How a node is.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Condition {
+    /// All that it holds or should hold.
+    pub holdings: Vec<Holding>,
+    /// What it saw of trials since it was last asked.
+    pub trials: Vec<Seen>,
+}
+
 /// The link of one node. Cloning shares it.
 #[derive(Clone)]
 pub struct Link(Arc<Inner>);
@@ -94,9 +104,9 @@ impl Link {
         self.0.routing.clone()
     }
 
-    /// Follows and reports until the process has drained; `holdings` says what the node holds.
-    pub async fn run(self, drain: Drain, holdings: impl Fn() -> Vec<Holding> + Send + Sync) {
-        tokio::join!(watch::watch(&self.0, &drain), report::report(&self.0, &drain, &holdings));
+    /// Follows and reports until the process has drained; `condition` says how the node is.
+    pub async fn run(self, drain: Drain, condition: impl Fn() -> Condition + Send + Sync) {
+        tokio::join!(watch::watch(&self.0, &drain), report::report(&self.0, &drain, &condition));
     }
 }
 

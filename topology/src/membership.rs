@@ -5,7 +5,7 @@ use std::sync::Arc;
 use canopy_common::drain::Drain;
 
 use crate::{
-    link::{Holding, Link},
+    link::{Condition, Link},
     routing::{Routing, RoutingSnapshot},
 };
 
@@ -27,11 +27,11 @@ impl Membership {
         }
     }
 
-    /// Keeps it up to date, and says what the node holds, until the process has drained.
-    pub async fn run(self, drain: Drain, holdings: impl Fn() -> Vec<Holding> + Send + Sync) {
+    /// Keeps it up to date, and says how the node is, until the process has drained.
+    pub async fn run(self, drain: Drain, condition: impl Fn() -> Condition + Send + Sync) {
         match self {
             Self::Static(_) => drain.wait_started().await,
-            Self::Linked(link) => link.run(drain, holdings).await,
+            Self::Linked(link) => link.run(drain, condition).await,
         }
     }
 }

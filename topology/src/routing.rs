@@ -61,8 +61,50 @@ pub struct CorpusRouting {
     pub shards: Replicas,
     /// Versions that queries are sent to, with their shares; empty: static.
     pub pins: Vec<Pin>,
+    /// The version that is tried, when it is compared with the one that serves.
+    pub trial: Option<Trial>,
     /// Versions that some leaf should hold.
     pub versions: BTreeMap<Version, VersionRouting>,
+}
+
+/// A version on trial: roots tell how its queries went beside an equal part of the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Trial {
+    /// Which.
+    pub version: Version,
+    /// The one that it is compared with.
+    pub control: Version,
+    /// Queries that are asked of it too, their answers dropped; of [`ALL_QUERIES`].
+    pub shadow: u32,
+    /// Of those pinned to the other version, the part that is compared; of [`ALL_QUERIES`].
+    pub compared: u32,
+}
+
+/// What a query is in a trial.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// Pinned to the version on trial.
+    Treatment,
+    /// Pinned to the other, and compared.
+    Control,
+    /// Pinned to the other, and asked of the version on trial too.
+    Shadowed,
+}
+
+impl Trial {
+    /// What a query is that is pinned to `version`, by its stable number.
+    pub fn part(&self, version: Version, stable: u64) -> Option<Part> {
+        // From the far end of the pins, so that none of these is ever a treatment.
+        let place = ALL_QUERIES - 1 - (stable % u64::from(ALL_QUERIES)) as u32;
+        match version {
+            version if version == self.version => Some(Part::Treatment),
+            version if version != self.control => None,
+            _ if place < self.shadow => Some(Part::Shadowed),
+            _ if place < self.compared => Some(Part::Control),
+            _ => None,
+        }
+    }
 }
 
 /// A version that queries are sent to.

@@ -11,6 +11,8 @@
 
 pub mod control;
 pub mod desired;
+mod judging;
+mod metrics;
 mod report;
 mod rpc;
 mod serve;

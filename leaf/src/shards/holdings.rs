@@ -3,18 +3,18 @@
 //! Rule: what is tried again by itself (the store is away) is still loading; what will not get better by itself is a failure,
 //! with its reason.
 
-use canopy_topology::link::{Holding, Progress};
+use canopy_topology::link::{Condition, Holding, Progress};
 
 use super::{Board, Line, State};
 
 /// Every line whose version is known.
-pub fn holdings(board: &Board) -> Vec<Holding> {
+pub fn condition(board: &Board) -> Condition {
     let each = board.all().into_iter().filter_map(|(place, line)| {
         let version = line.version.or(place.version)?;
         let progress = progress(&line);
         Some(Holding { corpus: place.corpus.to_string(), version, shard: Some(place.shard), progress })
     });
-    each.collect()
+    Condition { holdings: each.collect(), trials: Vec::new() }
 }
 
 fn progress(line: &Line) -> Progress {

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use canopy_common::ids::{Epoch, NodeId, ShardId, Version};
 use serde::{Deserialize, Serialize};
 
-use super::{CorpusRouting, Node, Pin, Replicas, RoutingSnapshot, VersionRouting};
+use super::{CorpusRouting, Node, Pin, Replicas, RoutingSnapshot, Trial, VersionRouting};
 use crate::config::Role;
 
 #[derive(Serialize, Deserialize)]
@@ -37,6 +37,8 @@ struct CorpusLine {
     placed: Vec<Group>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pins: Vec<Pin>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    trial: Option<Trial>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     versions: BTreeMap<Version, VersionLine>,
 }
@@ -87,6 +89,7 @@ impl RoutingSnapshot {
                 version: corpus.version,
                 placed: groups(&corpus.shards),
                 pins: corpus.pins.clone(),
+                trial: corpus.trial,
                 versions: versions.collect(),
             };
             (name.clone(), line)
@@ -111,6 +114,7 @@ impl RoutingSnapshot {
                 version: line.version,
                 shards: replicas(line.placed),
                 pins: line.pins,
+                trial: line.trial,
                 versions: versions.collect(),
             };
             (name, corpus)
@@ -133,6 +137,7 @@ mod tests {
             version: None,
             shards: Replicas::new(),
             pins: vec![Pin { version: Version(3), share: 10_000 }],
+            trial: Some(Trial { version: Version(4), control: Version(3), shadow: 100, compared: 0 }),
             versions: [(Version(3), VersionRouting { wanted: shards.clone(), held: shards })].into(),
         };
         let snapshot = RoutingSnapshot {

@@ -15,10 +15,14 @@ use canopy_common::{
 };
 use tokio::time::Instant;
 
-use super::desired::{Desired, NodeRecord};
+use super::{
+    desired::{Desired, NodeRecord},
+    judging::Judging,
+};
 use crate::{
     config::{Role, TopologyConfig},
     error::{Error, Result},
+    gates::{Judgement, wire::Seen},
     rollout::{Effect, Event, Policy, step},
     routing::RoutingSnapshot,
 };
@@ -33,6 +37,7 @@ pub struct Control {
     /// Versions whose statistics each root has.
     pub(super) roots: BTreeMap<NodeId, BTreeSet<(String, Version)>>,
     snapshot: RoutingSnapshot,
+    judging: BTreeMap<String, Judging>,
     audit: Vec<String>,
 }
 
@@ -44,7 +49,7 @@ impl Control {
         }
         let heard = desired.nodes.keys().map(|node| (node.clone(), now)).collect();
         let snapshot = desired.snapshot();
-        let mut control = Self { desired, heard, roots: BTreeMap::new(), snapshot, audit: Vec::new() };
+        let mut control = Self { desired, heard, roots: BTreeMap::new(), snapshot, judging: BTreeMap::new(), audit: Vec::new() };
         let corpora: Vec<String> = control.desired.corpora.keys().cloned().collect();
         for corpus in corpora {
             control.apply(&corpus, Event::Restarted);
@@ -155,8 +160,28 @@ impl Control {
         let elapsed_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
         for corpus in busy {
             self.apply(&corpus, Event::Tick { elapsed_ms });
+            self.judge(&corpus);
         }
         self.refresh();
+    }
+
+    /// What a root saw of a trial.
+    pub(super) fn compare(&mut self, seen: &Seen) {
+        if let Some(judging) = self.judging.get_mut(&seen.corpus) {
+            judging.take(seen);
+        }
+    }
+
+    /// Judges the trial of a corpus, as far as it was seen.
+    fn judge(&mut self, corpus: &str) {
+        if let Some(judged) = self.judging.get_mut(corpus).and_then(Judging::judge) {
+            self.apply(corpus, judged);
+        }
+    }
+
+    /// The judgement that is being made, for people.
+    pub(super) fn judgement(&self, corpus: &str) -> Option<&Judgement> {
+        self.judging.get(corpus)?.last()
     }
 
     /// Who was not heard of for too long is away.
@@ -220,9 +245,16 @@ impl Control {
             match effect {
                 Effect::Audit { what, .. } => self.audit.push(format!("{corpus}: {what}")),
                 Effect::Refused { reason } => refused = Some(reason),
+                Effect::Judge { gate, version, control, step } => {
+                    let judging = Judging::begin(corpus, gate, version, control, &step);
+                    self.judging.insert(corpus.to_owned(), judging);
+                }
                 // Snapshots are made from the state.
-                Effect::Load { .. } | Effect::Drop { .. } | Effect::Route(_) | Effect::Judge { .. } => {}
+                Effect::Load { .. } | Effect::Drop { .. } | Effect::Route(_) => {}
             }
+        }
+        if self.desired.corpora.get(corpus).is_none_or(|state| state.active.is_none()) {
+            self.judging.remove(corpus);
         }
         refused
     }

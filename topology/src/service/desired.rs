@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     config::{NodeConfig, Role},
-    rollout::{Replica, State},
-    routing::{CorpusRouting, Node, Replicas, RoutingSnapshot, VersionRouting},
+    rollout::{Replica, Route, State},
+    routing::{ALL_QUERIES, CorpusRouting, Node, Replicas, RoutingSnapshot, Trial, VersionRouting},
 };
 
 /// A node as it said it is.
@@ -84,8 +84,10 @@ impl Desired {
             let routing = VersionRouting { wanted: lists.shared(shards), held: lists.shared(held) };
             (version, routing)
         });
+        let route = state.route();
         CorpusRouting {
-            pins: state.route().pins(),
+            pins: route.pins(),
+            trial: trial(&route),
             versions: versions.collect(),
             ..CorpusRouting::default()
         }
@@ -103,6 +105,18 @@ impl Desired {
         let staying: Vec<NodeId> = holding.iter().filter(here).cloned().collect();
         if staying.is_empty() { holding } else { staying }
     }
+}
+
+/// The comparison that a route asks for.
+fn trial(route: &Route) -> Option<Trial> {
+    let (candidate, control) = (route.candidate.as_ref()?, route.live?);
+    let of_all = |percent: u8| u32::from(percent) * ALL_QUERIES / 100;
+    Some(Trial {
+        version: candidate.version,
+        control,
+        shadow: of_all(candidate.shadow_percent),
+        compared: of_all(candidate.control_percent),
+    })
 }
 
 /// Replica lists, each kept once.

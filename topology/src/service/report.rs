@@ -13,11 +13,14 @@ use super::{control::Control, desired::NodeRecord};
 use crate::{
     config::{Role, dialable},
     error::{Error, Result},
+    gates::wire::Seen,
     rollout::{Event, Hold, Replica, Report},
 };
 
 /// Most things that one node may say that it holds.
 const MOST_HELD: usize = 65_536;
+/// Most trials that one root may tell of.
+const MOST_TRIALS: usize = 256;
 /// Longest reason that is kept, characters.
 const REASON: usize = 500;
 
@@ -26,6 +29,7 @@ pub struct Word {
     node: NodeId,
     record: NodeRecord,
     held: Vec<(String, Option<ShardId>, Version, Hold)>,
+    trials: Vec<Seen>,
 }
 
 impl Word {
@@ -56,6 +60,11 @@ impl Word {
             let message = format!("{} entries; the limit is {MOST_HELD}", report.held.len());
             return Err(Error::invalid("held", message));
         }
+        if report.trials.len() > MOST_TRIALS {
+            let message = format!("{} entries; the limit is {MOST_TRIALS}", report.trials.len());
+            return Err(Error::invalid("trials", message));
+        }
+        let trials = report.trials.iter().map(Seen::from_wire).collect();
         let held = report.held.iter().map(held_of).collect::<Result<Vec<_>>>()?;
         let record = NodeRecord {
             role,
@@ -65,7 +74,7 @@ impl Word {
             drained: false,
             leaving: report.draining,
         };
-        Ok(Self { node: NodeId::from(report.node.as_str()), record, held })
+        Ok(Self { node: NodeId::from(report.node.as_str()), record, held, trials })
     }
 }
 
@@ -91,13 +100,14 @@ fn held_of(held: &wire::Held) -> Result<(String, Option<ShardId>, Version, Hold)
 impl Control {
     /// Takes over what a node said.
     pub fn hear(&mut self, word: Word, now: Instant) {
-        let Word { node, record, held } = word;
+        let Word { node, record, held, trials } = word;
         let drained = self.desired.nodes.get(&node).is_some_and(|known| known.drained);
         let record = NodeRecord { drained, ..record };
         let (role, was) = (record.role, self.desired.nodes.insert(node.clone(), record.clone()));
         let new = was.as_ref() != Some(&record);
         let back = self.heard.insert(node.clone(), now).is_none();
         if role == Role::Root {
+            trials.into_iter().for_each(|seen| self.compare(&seen));
             let has = held.iter().filter(|(_, shard, _, hold)| shard.is_none() && *hold == Hold::Resident);
             let has: BTreeSet<_> = has.map(|(corpus, _, version, _)| (corpus.clone(), *version)).collect();
             let other = self.roots.insert(node.clone(), has.clone()) != Some(has);

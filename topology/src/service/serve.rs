@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use tonic::service::Routes;
 
-use super::{control::Control, rpc, store::TopologyStore};
+use super::{control::Control, metrics::Metrics, rpc, store::TopologyStore};
 use crate::{
     config::TopologyConfig,
     error::{Error, Result},
@@ -53,6 +53,7 @@ pub struct Service {
     state: Arc<Mutex<State>>,
     routing: Routing,
     clock: Arc<dyn WallClock>,
+    metrics: Arc<Metrics>,
     drain: Drain,
 }
 
@@ -65,8 +66,9 @@ impl Service {
         let mut control = Control::new(desired, fresh, Instant::now());
         control.configure(&serve.config)?;
         let routing = Routing::from(control.snapshot().clone());
+        let metrics = Arc::new(Metrics::new(&deps.telemetry.registry));
         let state = Arc::new(Mutex::new(State { control, store }));
-        let service = Self { node: serve.node.clone(), state, routing, clock: deps.clock.clone(), drain };
+        let service = Self { node: serve.node.clone(), state, routing, clock: deps.clock.clone(), metrics, drain };
         let lines = |lines| service.lines(lines);
         service.state.lock().save(lines)?;
         Ok(service)
@@ -94,13 +96,15 @@ impl Service {
         change: impl FnOnce(&mut Control, Instant) -> Result<T> + Send + 'static,
     ) -> Result<(T, u64)> {
         let (state, routing, at_us) = (self.state.clone(), self.routing.clone(), self.clock.now_us());
+        let metrics = self.metrics.clone();
         let changed = tokio::task::spawn_blocking(move || {
             let mut state = state.lock();
             let result = change(&mut state.control, Instant::now());
             let lines = |lines: Vec<String>| {
                 lines.into_iter().map(|what| json!({ "at_us": at_us, "what": what }).to_string()).collect()
             };
-            state.save(lines)?;
+            state.save(lines).inspect_err(|_| metrics.unstored.inc())?;
+            metrics.seen(&state.control);
             let snapshot = state.control.snapshot().clone();
             let epoch = snapshot.epoch.0;
             routing.publish(snapshot);

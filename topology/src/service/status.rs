@@ -1,22 +1,41 @@
 //! What the service knows, for people: one line a node, one a corpus with its rollout.
 
+use std::collections::BTreeMap;
+
+use canopy_common::ids::NodeId;
 use serde_json::{Value, json};
 
-use super::control::Control;
-use crate::rollout::{Phase, State, Stop};
+use super::{control::Control, desired::NodeRecord};
+use crate::{
+    config::Role,
+    rollout::{Phase, State, Stop},
+};
 
 impl Control {
+    fn node_state(&self, id: &NodeId, record: &NodeRecord) -> &'static str {
+        match (record.leaving, record.drained, self.heard.contains_key(id)) {
+            (_, _, false) => "away",
+            (true, _, true) => "leaving",
+            (_, true, true) => "drained",
+            (false, false, true) => "here",
+        }
+    }
+
+    /// How many nodes are in each state.
+    pub fn node_counts(&self) -> BTreeMap<&'static str, i64> {
+        let mut counts: BTreeMap<_, _> = ["away", "leaving", "drained", "here"].map(|state| (state, 0)).into();
+        for (id, record) in self.desired.nodes.iter().filter(|(_, record)| record.role != Role::Topology) {
+            *counts.entry(self.node_state(id, record)).or_default() += 1;
+        }
+        counts
+    }
+
     /// Nodes.
     pub fn nodes_status(&self) -> Value {
-        let each = self.desired.nodes.iter().map(|(id, record)| {
-            let state = match (record.leaving, record.drained, self.heard.contains_key(id)) {
-                (_, _, false) => "away",
-                (true, _, true) => "leaving",
-                (_, true, true) => "drained",
-                (false, false, true) => "here",
-            };
+        let others = self.desired.nodes.iter().filter(|(_, record)| record.role != Role::Topology);
+        let each = others.map(|(id, record)| {
             json!({
-                "node": id.to_string(), "role": record.role.as_str(), "state": state,
+                "node": id.to_string(), "role": record.role.as_str(), "state": self.node_state(id, record),
                 "address": record.address, "admin": record.admin, "zone": record.zone,
             })
         });
@@ -25,7 +44,14 @@ impl Control {
 
     /// Corpora.
     pub fn corpora_status(&self) -> Value {
-        self.desired.corpora.iter().map(|(name, state)| (name.clone(), corpus(state))).collect()
+        let one = |(name, state): (&String, &State)| {
+            let mut corpus = corpus(state);
+            corpus["judgement"] = self.judgement(name).map_or(Value::Null, |judged| {
+                json!({ "verdict": judged.verdict, "sample": judged.sample, "findings": judged.findings })
+            });
+            (name.clone(), corpus)
+        };
+        self.desired.corpora.iter().map(one).collect()
     }
 }
 
