@@ -7,6 +7,7 @@
 //! or newest one, and its placement stands for all of these.
 
 mod current;
+pub mod delta;
 mod document;
 
 use std::{collections::BTreeMap, sync::Arc};

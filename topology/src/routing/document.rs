@@ -17,15 +17,29 @@ struct Document {
     corpora: BTreeMap<String, CorpusLine>,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct NodeLine {
+pub(super) struct NodeLine {
     role: Role,
     address: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     admin: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     zone: String,
+}
+
+impl From<Node> for NodeLine {
+    fn from(node: Node) -> Self {
+        let Node { role, address, admin, zone } = node;
+        Self { role, address, admin, zone }
+    }
+}
+
+impl From<NodeLine> for Node {
+    fn from(line: NodeLine) -> Self {
+        let NodeLine { role, address, admin, zone } = line;
+        Self { role, address, admin, zone }
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -77,10 +91,7 @@ fn replicas(groups: Vec<Group>) -> Replicas {
 impl RoutingSnapshot {
     /// Its document.
     pub fn to_json(&self) -> Vec<u8> {
-        let nodes = self.nodes.iter().map(|(id, node)| {
-            let Node { role, address, admin, zone } = node.clone();
-            (id.clone(), NodeLine { role, address, admin, zone })
-        });
+        let nodes = self.nodes.iter().map(|(id, node)| (id.clone(), node.clone().into()));
         let corpora = self.corpora.iter().map(|(name, corpus)| {
             let versions = corpus.versions.iter().map(|(version, routing)| {
                 (*version, VersionLine { wanted: groups(&routing.wanted), held: groups(&routing.held) })
@@ -101,10 +112,7 @@ impl RoutingSnapshot {
     /// From its document. Errors: what is wrong with it.
     pub fn from_json(bytes: &[u8]) -> Result<Self, String> {
         let document: Document = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
-        let nodes = document.nodes.into_iter().map(|(id, line)| {
-            let NodeLine { role, address, admin, zone } = line;
-            (id, Node { role, address, admin, zone })
-        });
+        let nodes = document.nodes.into_iter().map(|(id, line)| (id, line.into()));
         let corpora = document.corpora.into_iter().map(|(name, line)| {
             let versions = line.versions.into_iter().map(|(version, line)| {
                 let routing = VersionRouting { wanted: replicas(line.wanted), held: replicas(line.held) };
