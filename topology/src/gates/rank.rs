@@ -39,11 +39,11 @@ pub fn rank_test(control: &Latencies, treatment: &Latencies) -> Option<RankTest>
         both.entry(bucket).or_default().1 = count;
     }
     let (mut u, mut below, mut ties) = (0.0, 0.0, 0.0);
-    for (c, t) in both.into_values() {
-        let (c, t) = (c as f64, t as f64);
-        u += t * (below + c / 2.0);
-        below += c;
-        let tied = c + t;
+    for (old, new) in both.into_values() {
+        let (old, new) = (old as f64, new as f64);
+        u += new * (below + old / 2.0);
+        below += old;
+        let tied = old + new;
         ties += tied * tied * tied - tied;
     }
     let all = n + m;
@@ -118,7 +118,9 @@ mod tests {
 
     fn of(values: &[u64]) -> Latencies {
         let mut all = Latencies::default();
-        values.iter().for_each(|us| all.record(*us));
+        for us in values {
+            all.record(*us);
+        }
         all
     }
 

@@ -43,9 +43,9 @@ pub fn level(loads: &mut Loads<'_>) {
         } else {
             order.iter().map(|(_, other)| *other).take(PARTNERS).collect()
         };
-        let pairs = partners.into_iter().map(|other| if low { (other, leaf) } else { (leaf, other) });
+        let mut pairs = partners.into_iter().map(|other| if low { (other, leaf) } else { (leaf, other) });
         let Some((item, from, to)) =
-            pairs.filter_map(|(from, to)| Some((shard_to_move(loads, from, to)?, from, to))).next()
+            pairs.find_map(|(from, to)| Some((shard_to_move(loads, from, to)?, from, to)))
         else {
             done.insert(leaf);
             continue;

@@ -111,7 +111,9 @@ impl<'a> Loads<'a> {
                 }
                 among.retain(|at| filled(&self.leaves[*at], parts[*at]) <= level);
                 if among.len() == before {
-                    among.iter().for_each(|at| self.leaves[*at].target = level * parts[*at]);
+                    for at in among {
+                        self.leaves[at].target = level * parts[at];
+                    }
                     break;
                 }
             }

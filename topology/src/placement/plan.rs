@@ -105,7 +105,9 @@ fn peaks(desired: &Desired, last: &Placed, plan: &Plan, needs: &BTreeMap<CorpusS
     let bytes = |shard: &CorpusShard| needs.get(shard).copied().unwrap_or(0);
     let (mut now, mut peak): (BTreeMap<&NodeId, u64>, BTreeMap<&NodeId, u64>) = Default::default();
     for (shard, nodes) in last {
-        nodes.iter().for_each(|node| *now.entry(node).or_default() += bytes(shard));
+        for node in nodes {
+            *now.entry(node).or_default() += bytes(shard);
+        }
     }
     for step in plan.steps() {
         match step {

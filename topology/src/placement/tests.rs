@@ -259,7 +259,12 @@ proptest! {
             // At no moment fewer replicas than the smaller of before and after.
             let moves = plan(&desired, &last, &next.placed);
             let mut held = last.clone();
-            held.values_mut().for_each(|on| on.retain(|node| desired.leaves.contains_key(node)));
+            for on in held.values_mut() {
+                on.retain(|node| desired.leaves.contains_key(node));
+            }
+            for shard in next.placed.keys() {
+                held.entry(shard.clone()).or_default();
+            }
             let before = held.clone();
             for step in moves.steps() {
                 match step {

@@ -80,7 +80,9 @@ pub fn busy(seen: &Seen, rollout: &Rollout) -> BTreeSet<NodeId> {
 pub fn next(seen: &Seen, rollout: &Rollout, percent: u8) -> Vec<Replica> {
     let mut of: BTreeMap<&NodeId, Vec<&[NodeId]>> = BTreeMap::new();
     for nodes in seen.placed.values() {
-        nodes.iter().for_each(|node| of.entry(node).or_default().push(nodes));
+        for node in nodes {
+            of.entry(node).or_default().push(nodes);
+        }
     }
     let mut next = Next { seen, rollout, of, busy: busy(seen, rollout), found: Vec::new() };
     for (shard, nodes) in &seen.placed {

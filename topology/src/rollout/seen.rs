@@ -94,9 +94,9 @@ impl Seen {
         });
         let gone: Vec<Replica> = gone.filter(|replica| !self.is_placed(replica)).collect();
         for held in self.resident.values_mut() {
-            gone.iter().for_each(|replica| {
+            for replica in &gone {
                 held.remove(replica);
-            });
+            }
         }
         self.resident.retain(|_, held| !held.is_empty());
     }

@@ -210,16 +210,13 @@ impl CorpusDelta {
         }
         apply(&self.placed, &mut corpus.shards)?;
         for (version, delta) in &self.versions {
-            match delta {
-                Some(delta) => {
-                    let routing = corpus.versions.entry(*version).or_default();
-                    apply(&delta.wanted, &mut routing.wanted)?;
-                    apply(&delta.held, &mut routing.held)?;
-                }
-                None => {
-                    let gone = corpus.versions.remove(version);
-                    gone.ok_or_else(|| unfit(format!("there is no version {version}")))?;
-                }
+            if let Some(delta) = delta {
+                let routing = corpus.versions.entry(*version).or_default();
+                apply(&delta.wanted, &mut routing.wanted)?;
+                apply(&delta.held, &mut routing.held)?;
+            } else {
+                let gone = corpus.versions.remove(version);
+                gone.ok_or_else(|| unfit(format!("there is no version {version}")))?;
             }
         }
         Ok(())
