@@ -5,8 +5,12 @@ use std::{env, error::Error, fs, path::PathBuf};
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=protos");
     let out = PathBuf::from(env::var("OUT_DIR")?);
-    let files =
-        ["canopy/search/v1/query.proto", "canopy/search/v1/node.proto", "canopy/search/v1/public.proto"];
+    let files = [
+        "canopy/search/v1/query.proto",
+        "canopy/search/v1/node.proto",
+        "canopy/search/v1/public.proto",
+        "canopy/topology/v1/topology.proto",
+    ];
     let descriptors = protox::compile(files, ["protos"])?;
     fs::write(out.join("descriptors.bin"), prost::Message::encode_to_vec(&descriptors))?;
     tonic_prost_build::configure()

@@ -85,7 +85,7 @@ fn topology(shards: usize) -> TopologyConfig {
         replicas: vec![leaf(number), leaf(number + 1)],
         version: 0,
     };
-    TopologyConfig { nodes, placements: (0..shards).map(placement).collect() }
+    TopologyConfig { nodes, placements: (0..shards).map(placement).collect(), ..TopologyConfig::default() }
 }
 
 async fn cost(shards: usize, hedge: HedgeMode, searches: u32) -> f64 {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use canopy_common::{
     error::{ErrorClass, Failure},
-    ids::AttemptId,
+    ids::{AttemptId, Version},
     request::RequestContext,
 };
 use canopy_proto::{SearchNode, v1};
@@ -73,7 +73,7 @@ impl Gatherer {
         draw: u64,
     ) -> Option<(v1::ShardRequest, Arc<dyn SearchNode>)> {
         let shard = request.shards.get((draw % request.shards.len().max(1) as u64) as usize)?;
-        let replicas = routing.replicas(&request.corpus, &shard.shard.parse().ok()?);
+        let replicas = routing.holders(&request.corpus, Version(request.version), &shard.shard.parse().ok()?);
         let node = replicas.get(((draw >> 32) % replicas.len().max(1) as u64) as usize)?;
         Some((shard.clone(), self.endpoints.get(node)?))
     }

@@ -13,7 +13,10 @@ use canopy_common::{
     rpc::{self, RpcConfig},
 };
 use canopy_proto::{SearchNode, client::NodeClient};
-use canopy_topology::{config::Role, routing::RoutingSnapshot};
+use canopy_topology::{
+    config::Role,
+    routing::{Routing, RoutingSnapshot},
+};
 
 /// Finds the node to ask. Production dials; tests hand in model leaves.
 pub trait Endpoints: Send + Sync + 'static {
@@ -55,6 +58,15 @@ impl EndpointSet {
             }
         }
         self.known.store(Arc::new(known));
+    }
+
+    /// Keeps in step with the routing snapshot; never ends.
+    pub async fn follow(&self, routing: &Routing) {
+        let mut following = routing.follow();
+        loop {
+            let routing = following.next().await;
+            self.update(&routing);
+        }
     }
 
     fn dial(&self, address: &str) -> std::io::Result<Endpoint> {

@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use canopy_common::{
     deadline::Deadline,
     error::{ErrorClass, Failure},
-    ids::{AttemptId, NodeId, ShardId},
+    ids::{AttemptId, NodeId, ShardId, Version},
     request::RequestContext,
 };
 use canopy_proto::v1;
@@ -158,7 +158,7 @@ impl Fetching<'_> {
             }
         }
         let shard = item.shard.as_ref()?;
-        let holders = self.routing.replicas(&self.request.corpus, shard);
+        let holders = self.holders(shard);
         let left: Vec<NodeId> = holders.iter().filter(known).cloned().collect();
         let choosing = Choosing {
             routing: self.routing,
@@ -176,10 +176,14 @@ impl Fetching<'_> {
         left.get(usize::from(choice.at)).cloned()
     }
 
+    fn holders(&self, shard: &ShardId) -> &[NodeId] {
+        self.routing.holders(&self.request.corpus, Version(self.request.version), shard)
+    }
+
     /// Whether some node is left to ask for an item.
     fn any_left(&self, item: &Item) -> bool {
         let known = |node: &NodeId| !item.tried.contains(node) && self.engine.endpoints.get(node).is_some();
-        let holders = item.shard.iter().flat_map(|shard| self.routing.replicas(&self.request.corpus, shard));
+        let holders = item.shard.iter().flat_map(|shard| self.holders(shard));
         item.tried.len() < TRIES
             && (item.child.as_ref().is_some_and(known)
                 || (!item.wanted.node.is_empty() && known(&NodeId::from(item.wanted.node.as_str())))

@@ -17,7 +17,7 @@ use canopy_common::{
     rng::Dice,
 };
 use canopy_proto::v1;
-use canopy_topology::{config::Role, routing::RoutingSnapshot};
+use canopy_topology::{config::Role, routing::{CorpusRouting, Routing}};
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 
 use crate::{gather::Gatherer, search::AggregatorNode};
@@ -31,7 +31,7 @@ const AT_ONCE: usize = 8;
 pub struct AggregatorHealth {
     node: Arc<AggregatorNode>,
     engine: Arc<Gatherer>,
-    routing: Arc<RoutingSnapshot>,
+    routing: Routing,
     dice: Dice,
     started: AtomicBool,
 }
@@ -41,7 +41,7 @@ impl AggregatorHealth {
     pub fn new(
         node: Arc<AggregatorNode>,
         engine: Arc<Gatherer>,
-        routing: Arc<RoutingSnapshot>,
+        routing: Routing,
         dice: &Dice,
     ) -> Self {
         Self { node, engine, routing, dice: dice.stream("probe"), started: AtomicBool::new(false) }
@@ -73,7 +73,8 @@ impl AggregatorHealth {
     }
 
     async fn any_leaf(&self) -> Result<(), String> {
-        let mut leaves = self.routing.with_role(Role::Leaf).map(|(leaf, _)| leaf);
+        let routing = self.routing.now();
+        let mut leaves = routing.with_role(Role::Leaf).map(|(leaf, _)| leaf);
         let mut probes: FuturesUnordered<_> =
             leaves.by_ref().take(AT_ONCE).map(|leaf| self.probe(leaf)).collect();
         let mut last = Err("the topology has no leaf".to_owned());
@@ -107,17 +108,18 @@ impl Health for AggregatorHealth {
     }
 
     fn status(&self) -> serde_json::Value {
-        let corpora: serde_json::Map<String, serde_json::Value> = self
-            .routing
-            .corpora
-            .iter()
-            .map(|(name, corpus)| (name.clone(), corpus.shards.len().into()))
-            .collect();
+        let routing = self.routing.now();
+        let shards = |corpus: &CorpusRouting| {
+            let newest = corpus.versions.values().next_back().map_or(&corpus.shards, |version| &version.held);
+            newest.len().into()
+        };
+        let corpora: serde_json::Map<String, serde_json::Value> =
+            routing.corpora.iter().map(|(name, corpus)| (name.clone(), shards(corpus))).collect();
         serde_json::json!({
             "role": "aggregator",
             "node": self.engine.node().to_string(),
-            "epoch": self.routing.epoch.0,
-            "leaves": self.routing.with_role(Role::Leaf).count(),
+            "epoch": routing.epoch.0,
+            "leaves": routing.with_role(Role::Leaf).count(),
             "shards": corpora,
             "in_flight": self.node.in_flight(),
             "nodes": self.engine.loads().status(),

@@ -11,11 +11,11 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use canopy_common::ids::{NodeId, ShardId};
+use canopy_common::ids::{NodeId, ShardId, Version};
 use canopy_proto::{v1, validate::MAX_LEVEL};
 use canopy_topology::{
     config::Role,
-    routing::{CorpusRouting, RoutingSnapshot},
+    routing::{Replicas, RoutingSnapshot},
 };
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -61,13 +61,16 @@ pub fn plan(
     this: &NodeId,
 ) -> Plan {
     let mut plan = Plan::default();
-    let Some(corpus) = routing.corpora.get(&request.corpus) else {
+    let Some(holders) = holders(routing, request) else {
         let all = 0..request.shards.len() as u32;
-        let reason = format!("no leaf serves corpus {:?}", request.corpus);
+        let reason = match routing.corpora.contains_key(&request.corpus) {
+            true => format!("no leaf serves v{} of corpus {:?}", request.version, request.corpus),
+            false => format!("no leaf serves corpus {:?}", request.corpus),
+        };
         plan.unplaced = all.map(|shard| (shard, reason.clone())).collect();
         return plan;
     };
-    let sets = by_replicas(corpus, &request.shards, &mut plan.unplaced);
+    let sets = by_replicas(holders, &request.shards, &mut plan.unplaced);
     plan.branches = sets.into_iter().flat_map(|set| split(set, config.branch_shards)).collect();
     let fanout = config.fanout_max.max(2) as usize;
     if plan.branches.len() > fanout && request.level + 1 < MAX_LEVEL {
@@ -87,10 +90,10 @@ pub fn around(
     shards: &[u32],
     config: &GatherConfig,
 ) -> Vec<Branch> {
-    let Some(corpus) = routing.corpora.get(&request.corpus) else { return Vec::new() };
+    let Some(holders) = holders(routing, request) else { return Vec::new() };
     let some: Vec<v1::ShardRequest> =
         shards.iter().map(|shard| request.shards[*shard as usize].clone()).collect();
-    let sets = by_replicas(corpus, &some, &mut Vec::new());
+    let sets = by_replicas(holders, &some, &mut Vec::new());
     let mut branches: Vec<Branch> =
         sets.into_iter().flat_map(|set| split(set, config.branch_shards)).collect();
     for shard in branches.iter_mut().flat_map(|branch| &mut branch.shards) {
@@ -99,9 +102,14 @@ pub fn around(
     branches
 }
 
+/// Whom to ask for the shards of the request's version.
+fn holders<'a>(routing: &'a RoutingSnapshot, request: &v1::SearchRequest) -> Option<&'a Replicas> {
+    routing.corpora.get(&request.corpus)?.holders(Version(request.version))
+}
+
 /// One branch per set of replicas, in the order of the first shard of each.
 fn by_replicas(
-    corpus: &CorpusRouting,
+    holders: &Replicas,
     shards: &[v1::ShardRequest],
     unplaced: &mut Vec<(u32, String)>,
 ) -> Vec<Branch> {
@@ -111,7 +119,7 @@ fn by_replicas(
     let mut names = Names::default();
     for (index, shard) in shards.iter().enumerate() {
         let index = index as u32;
-        let replicas = names.parse(&shard.shard).map(|id| corpus.shards.get(&id));
+        let replicas = names.parse(&shard.shard).map(|id| holders.get(&id));
         let replicas = match replicas {
             Some(Some(replicas)) if !replicas.is_empty() => replicas,
             Some(_) => {

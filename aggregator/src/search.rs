@@ -17,7 +17,7 @@ use canopy_common::{
     telemetry::SlowQueries,
 };
 use canopy_proto::{ReplyStream, SearchNode, v1};
-use canopy_topology::routing::RoutingSnapshot;
+use canopy_topology::routing::Routing;
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
@@ -41,7 +41,7 @@ type Running = Mutex<BTreeMap<(QueryId, AttemptId), mpsc::Sender<Withdrawal>>>;
 /// An aggregator.
 pub struct AggregatorNode {
     engine: Arc<Gatherer>,
-    routing: Arc<RoutingSnapshot>,
+    routing: Routing,
     config: AggregatorConfig,
     slow: SlowQueries,
     drain: Drain,
@@ -54,7 +54,7 @@ impl AggregatorNode {
     /// An aggregator over an engine.
     pub fn new(
         engine: Arc<Gatherer>,
-        routing: Arc<RoutingSnapshot>,
+        routing: Routing,
         config: AggregatorConfig,
         slow: SlowQueries,
         metrics: AdmissionMetrics,
@@ -150,7 +150,7 @@ impl SearchNode for AggregatorNode {
         self.running.lock().insert(key, withdraw);
         let registered = Registered(self.running.clone(), key);
         let mut run = span.in_scope(|| {
-            let mut run = Run::new(self.engine.clone(), context, self.routing.clone(), Arc::new(request));
+            let mut run = Run::new(self.engine.clone(), context, self.routing.now(), Arc::new(request));
             run.begin();
             run
         });
@@ -177,7 +177,7 @@ impl SearchNode for AggregatorNode {
         request: v1::FetchRequest,
     ) -> BoxFuture<'static, Result<v1::FetchReply, Failure>> {
         let place = self.place(&context);
-        let (engine, routing) = (self.engine.clone(), self.routing.clone());
+        let (engine, routing) = (self.engine.clone(), self.routing.now());
         async move {
             let _place = place?;
             engine.fetch(&context, &routing, request, &[]).await

@@ -13,7 +13,7 @@ use canopy_common::{
     rpc::{self, RpcConfig},
 };
 use canopy_proto::{server as wire, v1::search_node_server::SearchNodeServer};
-use canopy_topology::{config::Role, routing::RoutingSnapshot};
+use canopy_topology::{config::Role, link::Condition, membership::Membership};
 
 use crate::{
     config::{AggregatorConfig, GatherConfig},
@@ -35,7 +35,7 @@ pub struct AggregatorServe {
     /// `[rpc]`.
     pub rpc: RpcConfig,
     /// Who serves what.
-    pub routing: Arc<RoutingSnapshot>,
+    pub membership: Membership,
     /// gRPC listener.
     pub grpc: Bound,
     /// Admin listener; `None`: no admin pages.
@@ -44,18 +44,20 @@ pub struct AggregatorServe {
 
 /// Serves until the drain has ended.
 pub async fn serve(serve: AggregatorServe, deps: Deps, drain: Drain) -> Result<()> {
-    let AggregatorServe { node, config, gather, rpc, routing, grpc, admin } = serve;
-    if routing.nodes.get(&node).is_none_or(|known| known.role != Role::Aggregator) {
+    let AggregatorServe { node, config, gather, rpc, membership, grpc, admin } = serve;
+    let routing = membership.routing();
+    let first = routing.now();
+    if first.known() && first.nodes.get(&node).is_none_or(|known| known.role != Role::Aggregator) {
         return Err(Error::NotInTopology { node: node.to_string() });
     }
     let patience = rpc.drain_patience.0;
-    let endpoints = Arc::new(EndpointSet::new(rpc.clone(), deps.net.clone(), &routing));
-    let engine = Arc::new(Gatherer::new(node.clone(), Role::Aggregator, endpoints, gather, &deps));
+    let endpoints = Arc::new(EndpointSet::new(rpc.clone(), deps.net.clone(), &first));
+    let engine = Arc::new(Gatherer::new(node.clone(), Role::Aggregator, endpoints.clone(), gather, &deps));
     let slow = deps.telemetry.slow.clone();
     let metrics = AdmissionMetrics::new("aggregator", &deps.telemetry.registry);
     let aggregator =
         Arc::new(AggregatorNode::new(engine.clone(), routing.clone(), config, slow, metrics, drain.clone()));
-    let health = Arc::new(AggregatorHealth::new(aggregator.clone(), engine, routing, &deps.dice));
+    let health = Arc::new(AggregatorHealth::new(aggregator.clone(), engine, routing.clone(), &deps.dice));
     tracing::info!(node = %node, grpc = %grpc.address, "aggregator listens");
     health.begin();
 
@@ -66,8 +68,13 @@ pub async fn serve(serve: AggregatorServe, deps: Deps, drain: Drain) -> Result<(
             admin::serve_admin(pages, bound, admin_drain, patience).await;
         }
     };
-    let (served, ()) = tokio::join!(serve_grpc(&rpc, &node.0, aggregator, grpc, drain), administered);
-    Ok(served?)
+    let belonging = membership.run(drain.clone(), Condition::default);
+    let serving = async { tokio::join!(serve_grpc(&rpc, &node.0, aggregator, grpc, drain), administered, belonging).0 };
+    tokio::select! {
+        biased;
+        served = serving => Ok(served?),
+        () = endpoints.follow(&routing) => Ok(()),
+    }
 }
 
 /// `SearchNode` with health and reflection.

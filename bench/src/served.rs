@@ -59,7 +59,7 @@ pub fn flat(shards: u32, leaves: u32) -> TopologyConfig {
         })
         .filter(|placement| !placement.shards.is_empty())
         .collect();
-    TopologyConfig { nodes, placements }
+    TopologyConfig { nodes, placements, ..TopologyConfig::default() }
 }
 
 impl Served {

@@ -8,8 +8,10 @@ pub mod lab;
 pub mod load;
 pub mod quickstart;
 pub mod roles;
+pub mod rollout;
 pub mod search;
 pub mod status;
+pub mod topology;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -46,6 +48,13 @@ pub enum Command {
     Aggregator(roles::RoleArgs),
     /// Run one leaf
     Leaf(roles::RoleArgs),
+    /// Run the topology service, or ask one that runs
+    Topology(topology::Args),
+    /// Give a version to the queries, step by step
+    #[command(subcommand)]
+    Rollout(rollout::Command),
+    /// Back to the version that served before, at once
+    Rollback(rollout::RollbackArgs),
     /// One screen: every node, its shards and versions, its health
     Status(status::Args),
     /// The critical path of a slow query
@@ -71,6 +80,9 @@ pub async fn run(line: Line) -> Result<()> {
         Command::Root(args) => roles::one(args, canopy_topology::config::Role::Root).await,
         Command::Aggregator(args) => roles::one(args, canopy_topology::config::Role::Aggregator).await,
         Command::Leaf(args) => roles::one(args, canopy_topology::config::Role::Leaf).await,
+        Command::Topology(args) => topology::run(args).await,
+        Command::Rollout(command) => rollout::run(command).await,
+        Command::Rollback(args) => rollout::rollback(args).await,
         Command::Status(args) => status::run(args).await,
         Command::ExplainLatency(args) => explain_latency::run(args).await,
         Command::Load(args) => load::run(args).await,

@@ -2,6 +2,7 @@
 
 pub mod commands;
 pub mod config;
+pub mod control;
 pub mod failure;
 pub mod http;
 pub mod queries;

@@ -5,6 +5,12 @@ use serde_json::Value;
 
 pub mod why;
 
+/// A moment, by microseconds since 1970 UTC.
+pub fn time(at_us: i64) -> String {
+    let at = jiff::Timestamp::from_microsecond(at_us).map(|at| at.round(jiff::Unit::Second));
+    at.ok().and_then(Result::ok).map_or_else(|| "?".to_owned(), |at| at.to_string())
+}
+
 /// Text without control characters.
 pub fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()

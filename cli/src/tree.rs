@@ -23,7 +23,10 @@ use canopy_leaf::LeafServe;
 use canopy_root::RootServe;
 use canopy_topology::{
     config::{NodeConfig, Role, TopologyConfig},
+    link::Link,
+    membership::Membership,
     routing::RoutingSnapshot,
+    service::{self, TopologyServe},
 };
 use tokio::task::JoinSet;
 
@@ -34,7 +37,7 @@ pub struct Tree {
     /// Their topology, ports resolved.
     pub topology: TopologyConfig,
     gather: Live<GatherConfig>,
-    levels: [Level; 3],
+    levels: [Level; 4],
 }
 
 /// The nodes of one role.
@@ -50,6 +53,7 @@ fn level(role: Role) -> usize {
         Role::Root => 0,
         Role::Aggregator => 1,
         Role::Leaf => 2,
+        Role::Topology => 3,
     }
 }
 
@@ -123,15 +127,30 @@ impl Tree {
         }
         let routing = RoutingSnapshot::from_static(&topology)
             .map_err(|problems| anyhow!("the topology is not valid:\n  {}", problems.join("\n  ")))?;
+        let fixed = Membership::from(routing);
         let gather = config.gather.clone().into();
         let mut tree = Self { topology, gather, levels: Default::default() };
-        let routing = Arc::new(routing);
         for node in tree.topology.nodes.clone() {
             if let Some(listeners) = listeners.remove(&node.id) {
-                tree.serve(config, store, surroundings, &routing, &node, listeners)?;
+                let membership = tree.membership(config, surroundings, &fixed, &node)?;
+                tree.serve(config, store, surroundings, membership, &node, listeners)?;
             }
         }
         Ok(tree)
+    }
+
+    /// How a node knows the topology: by the service that the configuration names, else by the configuration.
+    fn membership(
+        &self,
+        config: &Config,
+        surroundings: &Surroundings,
+        fixed: &Membership,
+        node: &NodeConfig,
+    ) -> Result<Membership> {
+        if node.role == Role::Topology || self.topology.services().is_empty() {
+            return Ok(fixed.clone());
+        }
+        Ok(Membership::Linked(Link::new(&self.topology, node.clone(), &config.rpc, &surroundings.net)?))
     }
 
     fn serve(
@@ -139,7 +158,7 @@ impl Tree {
         config: &Config,
         store: &VersionStore,
         surroundings: &Surroundings,
-        routing: &Arc<RoutingSnapshot>,
+        membership: Membership,
         node: &NodeConfig,
         listeners: Listeners,
     ) -> Result<()> {
@@ -147,19 +166,25 @@ impl Tree {
         let id = NodeId::from(node.id.as_str());
         let Level { drain, nodes } = &mut self.levels[level(node.role)];
         let (deps, drain) = (surroundings.deps(&id), drain.clone());
-        let (rpc, routing) = (config.rpc.clone(), routing.clone());
+        let rpc = config.rpc.clone();
         let name = node.id.clone();
         match node.role {
+            Role::Topology => {
+                let service = TopologyServe { node: id, config: self.topology.clone(), rpc, grpc, admin };
+                nodes.spawn(async move {
+                    service::serve(service, deps, drain).await.with_context(|| format!("topology {name}"))
+                });
+            }
             Role::Leaf => {
                 let (config, store) = (config.leaf.clone(), store.clone());
-                let leaf = LeafServe { node: id, config, rpc, store, routing, grpc, admin };
+                let leaf = LeafServe { node: id, config, rpc, store, membership, grpc, admin };
                 nodes.spawn(async move {
                     canopy_leaf::serve(leaf, deps, drain).await.with_context(|| format!("leaf {name}"))
                 });
             }
             Role::Aggregator => {
                 let (config, gather) = (config.aggregator.clone(), self.gather.clone());
-                let aggregator = AggregatorServe { node: id, config, gather, rpc, routing, grpc, admin };
+                let aggregator = AggregatorServe { node: id, config, gather, rpc, membership, grpc, admin };
                 nodes.spawn(async move {
                     canopy_aggregator::serve(aggregator, deps, drain)
                         .await
@@ -172,7 +197,7 @@ impl Tree {
                     anyhow!("root {name} has no `admin` address; hint: its HTTP API listens there")
                 })?;
                 let root =
-                    RootServe { node: id, config, gather, rpc, store, routing, http, grpc: Some(grpc) };
+                    RootServe { node: id, config, gather, rpc, store, membership, http, grpc: Some(grpc) };
                 nodes.spawn(async move {
                     canopy_root::serve(root, deps, drain).await.with_context(|| format!("root {name}"))
                 });

@@ -6,8 +6,10 @@ pub mod layers;
 pub mod live;
 pub mod overrides;
 pub mod units;
+pub mod who;
 
 pub use layers::{Layers, Origin, Problem, Section, settings};
 pub use live::Live;
 pub use overrides::Overrides;
 pub use units::{Size, Time};
+pub use who::user_and_machine;

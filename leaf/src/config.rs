@@ -29,6 +29,21 @@ pub struct LeafConfig {
     pub min_in_flight: u32,
     /// Shards verified and opened at a time; 0: one per core. Default: 0.
     pub open_threads: u32,
+    /// Memory that all shards together may need, by their manifests; 0: what the machine has available. A shard that does not
+    /// fit is refused before anything is brought. Default: 0B.
+    pub memory: Size,
+    /// How long a version that is wanted no more answers on, for queries that are pinned to it and for a rollback without
+    /// a download. Default: 10min.
+    pub retain: Time,
+    /// Share of one core, in percent, that verifying and warming a version may take while another is served. Less disturbs
+    /// queries less and takes longer. Default: 50.
+    pub warm_percent: u32,
+    /// Longest that warming one shard may take; it is served then as it is. Default: 30s.
+    pub warm_limit: Time,
+    /// Where files of a remote store are kept; not used with a local one. Default: cache.
+    pub cache_dir: String,
+    /// Bytes a second that fetching one shard may take; 0: as fast as it goes. Default: 0B.
+    pub fetch_rate: Size,
     /// Shards that finish within this time of each other share one reply. Longer saves messages, shorter shows the
     /// first hits earlier. Default: 500us.
     pub coalesce: Time,
@@ -56,6 +71,12 @@ impl Default for LeafConfig {
             shed_after: Time::ms(2000),
             min_in_flight: 64,
             open_threads: 0,
+            memory: Size(0),
+            retain: Time::ms(600_000),
+            warm_percent: 50,
+            warm_limit: Time::ms(30_000),
+            cache_dir: "cache".to_owned(),
+            fetch_rate: Size(0),
             coalesce: Time(std::time::Duration::from_micros(500)),
             lease_grace: Time::ms(2000),
             leases: 64,
@@ -111,6 +132,12 @@ impl Section for LeafConfig {
         ("shed_after", "longest wait of an interactive search in a queue that stands; 1ms..1min"),
         ("min_in_flight", "searches taken at once whatever their latency; 1..65536"),
         ("open_threads", "shards verified and opened at a time; 0: one per core; 0..1024"),
+        ("memory", "memory that all shards together may need; 0B: what the machine has"),
+        ("retain", "how long a replaced version answers on; 0s..7d"),
+        ("warm_percent", "percent of a core for verifying and warming beside a served version; 1..100"),
+        ("warm_limit", "longest time to warm one shard; 100ms..1h"),
+        ("cache_dir", "where files of a remote store are kept; not used with a local one"),
+        ("fetch_rate", "bytes a second that fetching one shard may take; 0B: as fast as it goes"),
         ("coalesce", "shards that finish within this time share one reply; 0s..10ms"),
         ("lease_grace", "how long a view outlives the searches that used it; 0s..1min"),
         ("leases", "replaced views kept for late fetches; 1..4096"),
@@ -137,17 +164,26 @@ impl Section for LeafConfig {
         number("min_in_flight", self.min_in_flight, 1, 65_536);
         number("open_threads", self.open_threads, 0, 1024);
         number("leases", self.leases, 1, 4096);
+        number("warm_percent", self.warm_percent, 1, 100);
         let mut time = |key: &str, value: Time, high: Time| {
             if value > high {
                 found.push((key.to_owned(), format!("{value} is above {high}")));
             }
         };
         time("coalesce", self.coalesce, Time::ms(10));
+        time("retain", self.retain, Time::ms(7 * 24 * 3_600_000));
+        time("warm_limit", self.warm_limit, Time::ms(3_600_000));
         time("lease_grace", self.lease_grace, Time::ms(60_000));
         time("slow", self.slow, Time::ms(60_000));
         time("shed_after", self.shed_after, Time::ms(60_000));
         if self.shed_after < Time::ms(1) {
             found.push(("shed_after".to_owned(), format!("{} is below 1ms", self.shed_after)));
+        }
+        if self.warm_limit < Time::ms(100) {
+            found.push(("warm_limit".to_owned(), format!("{} is below 100ms", self.warm_limit)));
+        }
+        if self.cache_dir.is_empty() {
+            found.push(("cache_dir".to_owned(), "it is empty; name a directory".to_owned()));
         }
         if self.fault.any() && !self.allow_faults {
             let reason = "faults are for tests only; set allow_faults = true, or remove them";
@@ -182,6 +218,12 @@ mod tests {
             shed_after: Time::ms(0),
             min_in_flight: 0,
             open_threads: 5000,
+            memory: Size(u64::MAX),
+            retain: Time::ms(7 * 24 * 3_600_000 + 1),
+            warm_percent: 0,
+            warm_limit: Time::ms(3_600_001),
+            cache_dir: String::new(),
+            fetch_rate: Size(u64::MAX),
             coalesce: Time::ms(11),
             lease_grace: Time::ms(60_001),
             leases: 0,
@@ -190,8 +232,8 @@ mod tests {
             allow_faults: false,
             fault: FaultConfig { delay: Time::ms(1), ..FaultConfig::default() },
         };
-        // allow_faults has no bounds.
-        assert_eq!(wild.problems().len() + 1, documented.len(), "{:?}", wild.problems());
+        // allow_faults, memory and fetch_rate have no bounds.
+        assert_eq!(wild.problems().len() + 3, documented.len(), "{:?}", wild.problems());
         let allowed = LeafConfig { allow_faults: true, fault: wild.fault, ..LeafConfig::default() };
         assert!(allowed.problems().is_empty());
         assert!(LeafConfig::default().search_threads() > 0);

@@ -43,6 +43,18 @@ pub enum Error {
     /// The mapping to the engine.
     #[error(transparent)]
     Indexer(#[from] canopy_indexer::error::Error),
+    /// It does not fit.
+    #[error("shard {shard} needs {need} bytes of {what} and {free} are free; make room, or place it elsewhere")]
+    NoRoom {
+        /// Of what: memory or disk.
+        what: &'static str,
+        /// The shard.
+        shard: ShardId,
+        /// Bytes needed.
+        need: u64,
+        /// Bytes free.
+        free: u64,
+    },
     /// The file system.
     #[error("{path}: {source}")]
     Io {
@@ -73,6 +85,25 @@ impl Error {
     }
 }
 
+impl Error {
+    /// Whether waiting does not help: somebody has to do something.
+    pub fn needs_somebody(&self) -> bool {
+        self.everywhere() || matches!(self, Self::NoRoom { .. })
+    }
+
+    /// Whether it is the version's fault and not this leaf's, so that no leaf can do better.
+    pub fn everywhere(&self) -> bool {
+        use canopy_format::error::Error as Format;
+        match self {
+            Self::Format(error) => {
+                matches!(error, Format::NewerFormat { .. } | Format::OtherAnalysis { .. } | Format::Schema(_))
+            }
+            Self::Invalid { .. } | Self::Indexer(_) => true,
+            _ => false,
+        }
+    }
+}
+
 impl Classify for Error {
     fn class(&self) -> ErrorClass {
         match self {
@@ -87,6 +118,7 @@ impl Classify for Error {
             Self::Damaged { .. } => ErrorClass::DataLoss,
             Self::Format(error) => error.class(),
             Self::Indexer(error) => error.class(),
+            Self::NoRoom { .. } => ErrorClass::Unavailable,
             Self::Io { .. } => ErrorClass::Internal,
         }
     }

@@ -11,7 +11,7 @@ use std::{
 use canopy_common::{
     deadline::Deadline,
     drain::Drain,
-    ids::{AttemptId, Epoch, NodeId, QueryId, ShardId, Version},
+    ids::{AttemptId, NodeId, QueryId, ShardId, Version},
     limit::Admission,
     request::RequestContext,
 };
@@ -27,7 +27,7 @@ use canopy_proto::v1::{
 };
 use canopy_topology::{
     config::{NodeConfig, Placement, Role, TopologyConfig},
-    routing::RoutingSnapshot,
+    routing::{Routing, RoutingSnapshot},
 };
 use futures::StreamExt;
 
@@ -39,7 +39,7 @@ use crate::{
     metrics::Metrics,
     node::{LeafNode, Parts, SearchShard},
     search_shard::{self, ShardResult},
-    shards::{Serving, Shards, files::ShardFiles, open::Opener},
+    shards::{Place, Serving, Shards, files::ShardFiles, lifecycle::Lifecycle},
     testing::{self, Row},
     tie::peers::Tell,
     view::ShardView,
@@ -63,7 +63,8 @@ pub fn telling(config: LeafConfig, search: SearchShard, name: &str, tell: Tell) 
     let leases = Leases::new(77, config.lease_grace.0, config.leases as usize);
     Arc::new(Parts {
         max_message: 1 << 20,
-        epoch: Epoch(1),
+        routing: RoutingSnapshot::default().into(),
+        recent: Arc::default(),
         shards: Arc::new(Shards::new(NodeId::from(name), leases)),
         admission: Arc::new(Admission::new(config.bounds())),
         executor: Executor::start(config.search_threads(), config.room()).expect("threads"),
@@ -92,9 +93,11 @@ pub fn view(number: u32, version: u64) -> ShardView {
 /// Makes the leaf serve a view.
 pub fn hold(parts: &Parts, view: ShardView) -> u64 {
     let lease = parts.shards.leases.number();
-    parts.shards.board.want(CORPUS, &view.shard, Some(view.version));
+    let place = Place { corpus: CORPUS.into(), shard: view.shard.clone(), version: Some(view.version) };
+    parts.shards.board.want(place.clone());
     let probe = SearchRequest::default();
-    parts.shards.publish(Serving::new(CORPUS.into(), view, ShardFiles::default(), probe, lease));
+    let serving = Serving::new(CORPUS.into(), view, ShardFiles::default(), probe, lease);
+    parts.shards.publish_at(&place, serving);
     lease
 }
 
@@ -254,16 +257,14 @@ impl Built {
             ordering: canopy_format::store::Ordering::Log,
         };
         store.create_corpus(&corpus).await.expect("corpus");
-        let input = directory.path().join("documents.jsonl");
-        let lines: Vec<String> = documents.iter().map(ToString::to_string).collect();
-        std::fs::write(&input, lines.join("\n")).expect("input");
-        let mut request = BuildRequest::new(store.clone(), CORPUS, vec![input]);
-        request.shards = Some(shards);
-        request.memory = 64 << 20;
-        request.warmup = Some(vec!["red fox".into(), "***".into()]);
-        let report = canopy_indexer::build::run(request).await.expect("build");
-        let manifest = store.manifest(CORPUS, report.version).await.expect("manifest");
+        let manifest = build(directory.path(), &store, documents, shards).await;
         Self { directory, store, manifest }
+    }
+
+    /// Builds the next version.
+    pub async fn next(&mut self, documents: &[serde_json::Value]) {
+        let shards = self.manifest.shards.len() as u32;
+        self.manifest = build(self.directory.path(), &self.store, documents, shards).await;
     }
 
     /// The version's directory.
@@ -283,7 +284,7 @@ impl Built {
         let shards = self.manifest.shards.iter().map(|entry| entry.shard.to_string()).collect();
         let placement =
             Placement { corpus: CORPUS.into(), shards, replicas: vec!["leaf-1".into()], version: 0 };
-        let config = TopologyConfig { nodes: vec![node], placements: vec![placement] };
+        let config = TopologyConfig { nodes: vec![node], placements: vec![placement], ..TopologyConfig::default() };
         RoutingSnapshot::from_static(&config).expect("routing")
     }
 
@@ -296,13 +297,7 @@ impl Built {
 
     /// Opens every shard on this leaf.
     pub async fn open_on(&self, parts: &Parts) {
-        let opener = Opener {
-            store: self.store.clone(),
-            shards: parts.shards.clone(),
-            threads: 2,
-            drain: Drain::new(),
-        };
-        opener.run(&self.routing()).await;
+        follow(parts, self.store.clone(), self.routing().into()).await;
     }
 
     /// A search for one analysed word of the search field on all shards, with the numbers of the manifest.
@@ -323,6 +318,35 @@ impl Built {
             version: self.manifest.version.0,
             ..request(self.manifest.shards.len() as u32)
         }
+    }
+}
+
+async fn build(
+    directory: &std::path::Path,
+    store: &VersionStore,
+    documents: &[serde_json::Value],
+    shards: u32,
+) -> Manifest {
+    let input = directory.join("documents.jsonl");
+    let lines: Vec<String> = documents.iter().map(ToString::to_string).collect();
+    std::fs::write(&input, lines.join("\n")).expect("input");
+    let mut request = BuildRequest::new(store.clone(), CORPUS, vec![input]);
+    request.shards = Some(shards);
+    request.memory = 64 << 20;
+    request.warmup = Some(vec!["red fox".into(), "***".into()]);
+    let report = canopy_indexer::build::run(request).await.expect("build");
+    store.manifest(CORPUS, report.version).await.expect("manifest")
+}
+
+/// Follows `routing` until every shard has come to an end; what is held stays.
+pub async fn follow(parts: &Parts, store: VersionStore, routing: Routing) {
+    let (config, recent) = (parts.config.clone(), parts.recent.clone());
+    let lifecycle = Lifecycle::new(store, parts.shards.clone(), config, recent, parts.drain.clone());
+    let settled = until("every shard settles", || parts.shards.board.settled());
+    tokio::select! {
+        biased;
+        () = Arc::new(lifecycle).run(routing) => {}
+        () = settled => {}
     }
 }
 

@@ -48,8 +48,7 @@ impl LeafHealth {
             return Err("no shard is placed on this leaf".to_owned());
         }
         if !board.settled() {
-            let all: usize = counts.values().sum();
-            return Err(format!("opening: {} of {all} shards serve", of(State::Serving)));
+            return Err(format!("opening: {} shards to go, {} serve", board.opening(), of(State::Serving)));
         }
         let servings: Vec<_> = self.parts.shards.directory.snapshot().all().cloned().collect();
         if servings.is_empty() {
@@ -125,7 +124,7 @@ impl Health for LeafHealth {
         serde_json::json!({
             "role": "leaf",
             "node": parts.shards.node.to_string(),
-            "epoch": parts.epoch.0,
+            "epoch": parts.routing.now().epoch.0,
             "draining": parts.drain.leaving(),
             "threads": parts.executor.threads(),
             "queued": parts.executor.queued(),

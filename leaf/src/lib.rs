@@ -17,6 +17,7 @@ pub mod lease;
 pub mod metrics;
 pub mod node;
 pub mod query;
+pub mod recent;
 pub mod reply;
 pub mod rescore;
 pub mod search;

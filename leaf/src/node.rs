@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use canopy_common::{
     drain::Drain,
     error::Failure,
-    ids::{AttemptId, Epoch, QueryId},
+    ids::{AttemptId, QueryId},
     limit::Admission,
     request::RequestContext,
     telemetry::SlowQueries,
@@ -14,6 +14,7 @@ use canopy_proto::{
     ReplyStream, SearchNode,
     v1::{CallReport, CancelRequest, FetchReply, FetchRequest, Outcome, SearchRequest, ShardReply, Tie},
 };
+use canopy_topology::routing::Routing;
 use futures::{FutureExt, future::BoxFuture};
 
 use crate::{
@@ -23,6 +24,7 @@ use crate::{
     executor::Executor,
     fetch,
     metrics::Metrics,
+    recent::Recent,
     reply, search,
     search_shard::ShardResult,
     shards::Shards,
@@ -40,8 +42,10 @@ pub struct Parts {
     pub config: LeafConfig,
     /// Largest message, bytes.
     pub max_message: usize,
-    /// Epoch of the routing snapshot this leaf follows.
-    pub epoch: Epoch,
+    /// The routing snapshot that this leaf follows.
+    pub routing: Routing,
+    /// What it was asked of late.
+    pub recent: Arc<Recent>,
     /// What it holds.
     pub shards: Arc<Shards>,
     /// How many searches it takes on.
@@ -141,7 +145,7 @@ impl Parts {
             in_flight: u32::try_from(self.metrics.in_flight.get()).unwrap_or(0),
             queue_wait_us,
             pushback_ms: pushback.as_millis() as u64,
-            epoch: self.epoch.0,
+            epoch: self.routing.now().epoch.0,
             draining: self.drain.leaving(),
         }
     }

@@ -83,6 +83,7 @@ fn find(
     request: &SearchRequest,
     refused: &mut Vec<(u32, Failure)>,
 ) -> Vec<(u32, Arc<Serving>)> {
+    parts.recent.note(request);
     let snapshot = parts.shards.directory.snapshot();
     let version = Version(request.version);
     let mut found = Vec::with_capacity(request.shards.len());

@@ -18,7 +18,7 @@ use canopy_common::{
 };
 use canopy_format::store::VersionStore;
 use canopy_proto::{DESCRIPTORS, server, v1::search_node_server::SearchNodeServer};
-use canopy_topology::routing::RoutingSnapshot;
+use canopy_topology::membership::Membership;
 use tonic::service::Routes;
 use tonic_health::server::HealthReporter;
 
@@ -33,7 +33,7 @@ use crate::{
     metrics::{Metrics, number},
     node::{LeafNode, Parts, SearchShard},
     search_shard,
-    shards::{Shards, State, open::Opener},
+    shards::{Shards, State, holdings::condition, lifecycle::Lifecycle},
     tie::peers,
 };
 
@@ -51,7 +51,7 @@ pub struct LeafServe {
     /// Where versions are.
     pub store: VersionStore,
     /// Who holds what.
-    pub routing: Arc<RoutingSnapshot>,
+    pub membership: Membership,
     /// Where it is asked.
     pub grpc: Bound,
     /// Its admin pages; `None`: none.
@@ -77,11 +77,12 @@ pub fn parts(leaf: &LeafServe, deps: &Deps, drain: Drain) -> Result<Arc<Parts>> 
     Ok(Arc::new(Parts {
         config: config.clone(),
         max_message: leaf.rpc.max_message.0 as usize,
-        epoch: leaf.routing.epoch,
+        routing: leaf.membership.routing(),
+        recent: Arc::default(),
         shards: Arc::new(Shards::new(leaf.node.clone(), leases)),
         admission: Arc::new(Admission::new(config.bounds())),
         executor,
-        tell: peers::tell(&leaf.rpc, &deps.net, &leaf.routing, metrics.untold.clone()),
+        tell: peers::tell(&leaf.rpc, &deps.net, &leaf.membership.routing(), metrics.untold.clone()),
         calls: Calls::default(),
         metrics,
         drain,
@@ -92,7 +93,9 @@ pub fn parts(leaf: &LeafServe, deps: &Deps, drain: Drain) -> Result<Arc<Parts>> 
 
 /// Runs a leaf until it has drained.
 pub async fn serve(leaf: LeafServe, deps: Deps, drain: Drain) -> Result<()> {
-    if !leaf.routing.nodes.contains_key(&leaf.node) {
+    let routing = leaf.membership.routing();
+    let first = routing.now();
+    if first.known() && !first.nodes.contains_key(&leaf.node) {
         let reason =
             format!("{} is not a node of the topology; add it to [topology] or fix its name", leaf.node);
         return Err(Error::invalid("node", reason));
@@ -100,14 +103,11 @@ pub async fn serve(leaf: LeafServe, deps: Deps, drain: Drain) -> Result<()> {
     let parts = parts(&leaf, &deps, drain.clone())?;
     let health = Arc::new(LeafHealth::new(parts.clone()));
     let (reporter, health_service) = tonic_health::server::health_reporter();
-    let opener = Opener {
-        store: leaf.store,
-        shards: parts.shards.clone(),
-        threads: leaf.config.opening_threads(),
-        drain: drain.clone(),
-    };
-    let routing = leaf.routing.clone();
-    let opening = tokio::spawn(async move { opener.run(&routing).await });
+    let (config, recent) = (leaf.config.clone(), parts.recent.clone());
+    let lifecycle = Lifecycle::new(leaf.store, parts.shards.clone(), config, recent, drain.clone());
+    let opening = tokio::spawn(Arc::new(lifecycle).run(routing));
+    let (shards, leaving) = (parts.shards.clone(), drain.clone());
+    let belonging = tokio::spawn(leaf.membership.run(leaving, move || condition(&shards.board)));
     let watching = tokio::spawn(watch(parts.clone(), health.clone(), reporter));
     let admin = leaf.admin.map(|bound| {
         let pages = AdminPages { health, telemetry: deps.telemetry.clone(), drain: drain.clone() };
@@ -121,6 +121,7 @@ pub async fn serve(leaf: LeafServe, deps: Deps, drain: Drain) -> Result<()> {
     tracing::info!(node = %leaf.node, address, "leaf answers");
     let served = serve_grpc(&leaf.rpc, &leaf.node.0, routes, leaf.grpc, drain).await;
     opening.abort();
+    belonging.abort();
     watching.abort();
     if let Some(admin) = admin {
         let _ends_with_the_drain = admin.await;

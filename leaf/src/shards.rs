@@ -1,11 +1,17 @@
-//! The shards of this leaf: which it should hold, which it holds, and the one way between the two: verify, open, warm,
-//! publish ([`open`]), and back ([`quarantine`]).
+//! The shards of this leaf: which it should hold, which it holds, and the one way between the two, at start as in a swap
+//! or a rollback ([`lifecycle`]): admit, fetch ([`stage`]), verify, open, warm ([`open`]), publish, and back
+//! ([`quarantine`], retire).
 
 pub mod directory;
 pub mod fault;
 pub mod files;
+pub mod holdings;
+pub mod lifecycle;
 pub mod open;
+pub mod pace;
 pub mod quarantine;
+pub mod room;
+pub mod stage;
 pub mod status;
 pub mod verify;
 pub mod warm;
@@ -17,7 +23,7 @@ use canopy_common::{
     ids::{NodeId, ShardId, Version},
 };
 pub use directory::{Directory, Serving, Snapshot};
-pub use status::{Board, State};
+pub use status::{Board, Line, Place, State};
 
 use crate::lease::Leases;
 
@@ -39,16 +45,22 @@ impl Shards {
         Self { node, directory: Directory::default(), board: Board::default(), leases }
     }
 
-    /// Makes a verified, opened and warmed view answer.
+    /// Makes a verified, opened and warmed view answer, and its line say so.
+    pub fn publish_at(&self, place: &Place, serving: Serving) {
+        let version = serving.view.version;
+        self.publish(serving);
+        self.board.update(place, |line| {
+            line.state = State::Serving;
+            line.version = Some(version);
+            line.due = None;
+            line.last_error.clear();
+        });
+    }
+
+    /// Makes a view answer.
     pub fn publish(&self, serving: Serving) {
         let serving = Arc::new(serving);
         self.leases.add(serving.clone());
-        let (corpus, shard, version) = (&serving.corpus, &serving.view.shard, serving.view.version);
-        self.board.update(corpus, shard, |line| {
-            line.state = State::Serving;
-            line.serving = Some(version);
-            line.last_error.clear();
-        });
         if let Some(replaced) = self.directory.publish(serving.clone()) {
             self.leases.retire(&replaced);
         }
@@ -82,26 +94,28 @@ impl Shards {
         let Ok(shard) = name.parse::<ShardId>() else {
             return Failure::invalid("shards.shard", format!("{shown:?} is not a shard, such as main/3"));
         };
-        let failure = match self.board.line(corpus, &shard) {
-            None => {
+        let lines = self.board.lines(corpus, &shard);
+        let of_version = lines.iter().find(|line| line.version.is_none_or(|known| known == version));
+        let serving: Vec<_> = lines.iter().filter_map(Line::serving).map(|version| version.to_string()).collect();
+        let failure = match of_version {
+            None if lines.is_empty() => {
                 let corpus: String = corpus.chars().take(80).collect();
                 refused(format!("{} does not hold shard {shown} of {corpus:?}", self.node))
             }
-            Some(line) => match (line.state, line.serving) {
-                (State::Quarantined, _) => Failure::new(
+            None => {
+                let serving = if serving.is_empty() { "nothing".to_owned() } else { serving.join(", ") };
+                refused(format!("{} serves {serving} of shard {shown}, not {version}", self.node))
+            }
+            Some(line) => match line.state {
+                State::Quarantined => Failure::new(
                     ErrorClass::DataLoss,
                     format!("shard {shown} is quarantined at {}: {}", self.node, line.last_error),
                 ),
-                (State::Serving, Some(serving)) => {
-                    refused(format!("{} serves {serving} of shard {shown}, not {version}", self.node))
-                }
-                (State::Failed, _) => refused(format!(
+                State::Failed => refused(format!(
                     "shard {shown} could not be opened at {}: {}",
                     self.node, line.last_error
                 )),
-                (state, _) => {
-                    refused(format!("shard {shown} is not open yet at {}: {}", self.node, state.as_str()))
-                }
+                state => refused(format!("shard {shown} is not open yet at {}: {}", self.node, state.as_str())),
             },
         };
         failure.with_shard(shard)

@@ -5,6 +5,7 @@ pub mod client;
 pub mod convert;
 pub mod node;
 pub mod server;
+pub mod topology_peer;
 pub mod validate;
 
 pub use node::{ReplyStream, SearchNode};
@@ -13,6 +14,12 @@ pub use node::{ReplyStream, SearchNode};
 #[expect(missing_docs, clippy::pedantic, reason = "generated; documented in the protos")]
 pub mod v1 {
     tonic::include_proto!("canopy.search.v1");
+}
+
+/// Generated from `protos/canopy/topology/v1`.
+#[expect(missing_docs, clippy::pedantic, reason = "generated; documented in the protos")]
+pub mod topology {
+    tonic::include_proto!("canopy.topology.v1");
 }
 
 /// Encoded descriptors, for gRPC reflection.

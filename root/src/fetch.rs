@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use canopy_common::request::RequestContext;
 use canopy_proto::v1::{self, FetchedDocument};
+use canopy_topology::routing::RoutingSnapshot;
 
 use crate::{
     plan,
@@ -21,6 +22,7 @@ const MESSAGE: u64 = 4 << 20;
 /// Documents for `hits`, in order; empty ones where phase two had nothing in time.
 pub async fn documents(
     root: &Root,
+    routing: &Arc<RoutingSnapshot>,
     context: &RequestContext,
     request: &Arc<v1::SearchRequest>,
     wanted: &Wanted,
@@ -39,7 +41,7 @@ pub async fn documents(
         let message = plan::fetch(request, wanted, &root.config, hits, &gathered.shards, key_field);
         let child = |hit: &v1::Hit| gathered.children.get(hit.shard as usize).cloned().flatten();
         let children: Vec<_> = hits.iter().map(child).collect();
-        let fetching = root.gatherer.fetch(context, &root.routing, message, &children);
+        let fetching = root.gatherer.fetch(context, routing, message, &children);
         let fetched = tokio::time::timeout_at(context.deadline.instant(), fetching).await;
         let mut documents = match fetched {
             Ok(Ok(reply)) => reply.documents,

@@ -301,7 +301,7 @@ pub fn tree(shards: u32, each: u64, config: RootConfig) -> Tree {
         };
         nodes.insert(node, leaf);
     }
-    let routed = CorpusRouting { version: Some(Version(VERSION)), shards: placed };
+    let routed = CorpusRouting { version: Some(Version(VERSION)), shards: placed, ..CorpusRouting::default() };
     let routing = Arc::new(RoutingSnapshot {
         epoch: Epoch(1),
         nodes,
@@ -319,7 +319,7 @@ pub fn tree(shards: u32, each: u64, config: RootConfig) -> Tree {
     let leaves_by_name = Arc::new(Leaves(known));
     let gatherer = Gatherer::new(node.clone(), Role::Root, leaves_by_name, GatherConfig::default(), &deps);
     let gatherer = Arc::new(gatherer);
-    let root = Arc::new(serve::root(node, config, gatherer, routing, &deps, &drain));
+    let root = Arc::new(serve::root(node, config, gatherer, routing.into(), &deps, &drain));
     root.versions.publish(corpus(shards, each));
     let health = Arc::new(RootHealth::new(root.clone()));
     let admin = AdminPages { health, telemetry: telemetry.clone(), drain: drain.clone() };

@@ -94,7 +94,7 @@ impl Health for RootHealth {
         json!({
             "role": "root",
             "node": self.root.node,
-            "epoch": self.root.routing.epoch,
+            "epoch": self.root.routing.now().epoch,
             "draining": self.root.drain.leaving(),
             "corpora": self.root.versions.status(),
             "passed_over": self.root.versions.passed_over(),

@@ -132,7 +132,7 @@ async fn answer(app: &App, arrival: Instant, headers: &HeaderMap, request: Resul
 
 /// Runs a query under a span of the caller's trace.
 pub async fn run(
-    root: &Root,
+    root: &Arc<Root>,
     query: QueryId,
     arrival: Instant,
     headers: &HeaderMap,

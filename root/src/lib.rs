@@ -30,6 +30,7 @@ pub mod request;
 pub mod search;
 pub mod serve;
 pub mod timeline;
+pub mod trial;
 pub mod versions;
 
 pub use config::RootConfig;

@@ -31,7 +31,7 @@ pub fn keep(root: &Root, asked: &Asked, trail: &Trail, result: &Result<Answer>) 
         Ok(answer) => ("answered", Some(&answer.coverage), answer.degraded.clone()),
         Err(error) => (error.code(), error.report(), Vec::new()),
     };
-    let corpus = root.versions.corpus(&asked.request.corpus).ok();
+    let corpus = &trail.corpus;
     let shards = corpus.as_ref().map(|corpus| timeline::shards(&corpus.shards, &trail.gathered));
     let mut steps: Vec<&Step> = trail.gathered.steps.iter().collect();
     steps.sort_by_key(|step| std::cmp::Reverse(step.end_us()));
@@ -42,7 +42,7 @@ pub fn keep(root: &Root, asked: &Asked, trail: &Trail, result: &Result<Answer>) 
         "corpus": asked.request.corpus,
         "q": text.chars().take(TEXT).collect::<String>(),
         "k": asked.request.k,
-        "version": corpus.map(|corpus| corpus.manifest.version),
+        "version": corpus.as_ref().map(|corpus| corpus.manifest.version),
         "took_ms": took_ms,
         "outcome": outcome,
         "degraded": degraded,

@@ -8,19 +8,19 @@ use std::time::Duration;
 
 use canopy_common::{
     error::{ErrorClass, Failure},
-    ids::Version,
+    ids::{QueryId, Version},
     request::Priority,
 };
 use canopy_format::schema::{Kind, Schema};
 use canopy_proto::v1::{self, QueryRequest};
-use xxhash_rust::xxh3::Xxh3Default;
+use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
 
 use crate::{
     config::{DEFAULT_PROFILE, MAX_TIMEOUT_MS, RootConfig},
     cursors::Cursor,
     error::Error,
     query,
-    versions::CorpusState,
+    versions::{Choice, CorpusState},
 };
 
 mod modes;
@@ -89,7 +89,6 @@ impl Wanted {
     pub fn check(request: &QueryRequest, corpus: &CorpusState, config: &RootConfig) -> Result<Self, Error> {
         lengths(request)?;
         features(request)?;
-        pinned(request.version, corpus)?;
         let schema = &corpus.manifest.schema;
         let fingerprint = fingerprint(request);
         let (k, offset, cursor) = page(request, corpus, config, fingerprint)?;
@@ -174,13 +173,18 @@ fn features(request: &QueryRequest) -> Result<(), Failure> {
     }
 }
 
-fn pinned(version: u64, corpus: &CorpusState) -> Result<(), Failure> {
-    let resident = corpus.manifest.version;
-    if version == 0 || Version(version) == resident {
-        return Ok(());
+/// What decides the version of a query: the version it names, else the one of its cursor, else a number that is the
+/// same for all queries of a session.
+pub fn choice(request: &QueryRequest, query: QueryId) -> Result<Choice, Error> {
+    if request.version > 0 {
+        return Ok(Choice::Named(Version(request.version)));
     }
-    let message = format!("{} is not resident here; {resident} is", Version(version));
-    Err(not_enabled("version", &message))
+    if !request.cursor.is_empty() {
+        let cursor = Cursor::read(&request.cursor, &request.corpus, fingerprint(request))?;
+        return Ok(Choice::Cursor(cursor.version));
+    }
+    let by = if request.session.is_empty() { &query.0[..] } else { request.session.as_bytes() };
+    Ok(Choice::Pinned(xxh3_64(by)))
 }
 
 fn page(

@@ -15,7 +15,7 @@ use canopy_common::{
     telemetry::SlowQueries,
 };
 use canopy_proto::v1;
-use canopy_topology::routing::RoutingSnapshot;
+use canopy_topology::routing::Routing;
 use tokio::time::Instant;
 
 use crate::{
@@ -31,9 +31,10 @@ use crate::{
     metrics::Metrics,
     page::{self, Sheet},
     plan,
-    request::Wanted,
+    request::{self, Wanted},
     timeline::Timeline,
-    versions::Versions,
+    trial::{self, Tried, Trials},
+    versions::{CorpusState, Versions},
 };
 
 /// What answers queries: shared by HTTP, gRPC, the search page and the readiness probe.
@@ -45,7 +46,7 @@ pub struct Root {
     /// The engine.
     pub gatherer: Arc<Gatherer>,
     /// Who serves what.
-    pub routing: Arc<RoutingSnapshot>,
+    pub routing: Routing,
     /// Open versions.
     pub versions: Arc<Versions>,
     /// Reads query texts.
@@ -64,6 +65,8 @@ pub struct Root {
     pub gate: Arc<Gate>,
     /// What is left out under load.
     pub degradation: Degradation,
+    /// What it sees of versions on trial.
+    pub trials: Trials,
     /// Tries unseen shapes; `None`: off.
     pub canary: Option<Canary>,
     /// Waits for running queries.
@@ -86,6 +89,10 @@ pub struct Asked {
 pub struct Trail {
     /// Its phases.
     pub timeline: Timeline,
+    /// The version it was pinned to, once it was.
+    pub corpus: Option<Arc<CorpusState>>,
+    /// Its part in a trial.
+    pub tried: Option<Tried>,
     /// What the search brought.
     pub gathered: Gathered,
 }
@@ -93,27 +100,33 @@ pub struct Trail {
 impl Trail {
     /// Of a query that arrived then.
     pub fn since(arrival: Instant) -> Self {
-        Self { timeline: Timeline::since(arrival), gathered: Gathered::default() }
+        Self { timeline: Timeline::since(arrival), corpus: None, tried: None, gathered: Gathered::default() }
     }
 }
 
 impl Root {
     /// Answers one query, counts it, and records it when it was slow or went wrong.
-    pub async fn search(&self, asked: &Asked) -> Result<Answer> {
+    pub async fn search(self: &Arc<Self>, asked: &Asked) -> Result<Answer> {
         let _busy = self.drain.busy();
         let running = self.metrics.running();
         let mut trail = Trail::since(asked.arrival);
         let result = self.answer(asked, &mut trail).await;
         running.ended(&trail.timeline, &result);
         crate::record::keep(self, asked, &trail, &result);
+        self.tried(asked, &trail, &result);
         result
     }
 
     /// Answers the readiness probe's query: it is counted and recorded nowhere, and what it takes says nothing of what
     /// queries take.
     pub async fn probe(&self, asked: &Asked) -> Result<()> {
+        self.unnoted(asked, &mut Trail::since(asked.arrival)).await.map(drop)
+    }
+
+    /// Answers a query of our own.
+    pub(crate) async fn unnoted(&self, asked: &Asked, trail: &mut Trail) -> Result<Answer> {
         let _pass = self.enter(asked).await?;
-        self.admitted(asked, &mut Trail::since(asked.arrival), Step::Spare).await.map(drop)
+        self.admitted(asked, trail, Step::Spare).await
     }
 
     async fn answer(&self, asked: &Asked, trail: &mut Trail) -> Result<Answer> {
@@ -143,7 +156,11 @@ impl Root {
     }
 
     async fn admitted(&self, asked: &Asked, trail: &mut Trail, step: Step) -> Result<Answer> {
-        let corpus = self.versions.corpus(&asked.request.corpus)?;
+        let routing = self.routing.now();
+        let choice = request::choice(&asked.request, asked.query)?;
+        let corpus = self.versions.choose(&asked.request.corpus, &routing, choice)?;
+        trail.corpus = Some(corpus.clone());
+        trail.tried = trial::of(&routing, &corpus, choice);
         let mut wanted = Wanted::check(&asked.request, &corpus, &self.config)?;
         let spared = step >= Step::Spare && std::mem::take(&mut wanted.snippet);
         let context = context(asked, &wanted)?;
@@ -157,16 +174,16 @@ impl Root {
         let nothing = parsed.finds_nothing();
         let truncated = parsed.expansion_truncated;
         let warnings = parsed.warnings.iter().map(Warning::from).collect();
-        let request = Arc::new(plan::search(asked.query, &wanted, parsed, &corpus, &self.routing));
+        let request = Arc::new(plan::search(asked.query, &wanted, parsed, &corpus, &routing));
         trail.timeline.end("parse");
 
         if let Some(canary) = self.canary.as_ref().filter(|_| !nothing) {
-            canary.pass(&self.gatherer, &context, &self.routing, &request, self.dice.next_u64()).await?;
+            canary.pass(&self.gatherer, &context, &routing, &request, self.dice.next_u64()).await?;
         }
         trail.gathered = if nothing {
             account::nothing_to_find(&request)
         } else {
-            self.gatherer.search(&context, &self.routing, request.clone()).await
+            self.gatherer.search(&context, &routing, request.clone()).await
         };
         trail.timeline.end("search");
 
@@ -174,7 +191,7 @@ impl Root {
         self.degradation.searched(coverage.shed, coverage.shards_asked);
         account::judge(&coverage, &trail.gathered, wanted.min_coverage)?;
         let hits = plan::page(std::mem::take(&mut trail.gathered.hits), &wanted);
-        let documents = fetch::documents(self, &context, &request, &wanted, &corpus, &hits, trail).await;
+        let documents = fetch::documents(self, &routing, &context, &request, &wanted, &corpus, &hits, trail).await;
         trail.timeline.end("fetch");
 
         let sheet = Sheet {

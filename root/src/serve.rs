@@ -16,7 +16,12 @@ use canopy_common::{
 };
 use canopy_format::{analysis::Analyzer, store::VersionStore};
 use canopy_proto::v1::search_server::SearchServer;
-use canopy_topology::{config::Role, routing::RoutingSnapshot};
+use canopy_topology::{
+    config::Role,
+    link::{Condition, Holding, Progress},
+    membership::Membership,
+    routing::Routing,
+};
 
 use crate::{
     canary::Canary,
@@ -30,7 +35,8 @@ use crate::{
     language::Reader,
     metrics::Metrics,
     search::Root,
-    versions::{self, Versions},
+    trial::Trials,
+    versions::{self, Opening, Versions},
 };
 
 /// What a root is made from.
@@ -46,7 +52,7 @@ pub struct RootServe {
     /// For manifests and statistics.
     pub store: VersionStore,
     /// Who serves what.
-    pub routing: Arc<RoutingSnapshot>,
+    pub membership: Membership,
     /// HTTP listener.
     pub http: Bound,
     /// Public gRPC listener; `None`: HTTP only.
@@ -58,7 +64,7 @@ pub fn root(
     node: NodeId,
     config: RootConfig,
     gatherer: Arc<Gatherer>,
-    routing: Arc<RoutingSnapshot>,
+    routing: Routing,
     deps: &Deps,
     drain: &Drain,
 ) -> Root {
@@ -67,7 +73,7 @@ pub fn root(
     Root {
         node: node.to_string(),
         gatherer,
-        versions: Arc::new(Versions::expecting(routing.corpora.keys().cloned())),
+        versions: Arc::new(Versions::expecting(routing.now().corpora.keys().cloned())),
         routing,
         reader: Reader { analyzer: Analyzer::new(), max_expansions: config.max_expansions as usize },
         dice: deps.dice.stream("root"),
@@ -77,6 +83,7 @@ pub fn root(
         incidents: Incidents::default(),
         gate: Arc::new(gate),
         degradation: Degradation::new(config.degrade),
+        trials: Trials::default(),
         canary: config.canary.then(Canary::default),
         drain: drain.clone(),
         config,
@@ -85,23 +92,26 @@ pub fn root(
 
 /// Serves until the drain has ended.
 pub async fn serve(serve: RootServe, deps: Deps, drain: Drain) -> Result<()> {
-    let RootServe { node, config, gather, rpc, store, routing, http, grpc } = serve;
+    let RootServe { node, config, gather, rpc, store, membership, http, grpc } = serve;
+    let routing = membership.routing();
     let patience = rpc.drain_patience.0;
-    let endpoints = Arc::new(EndpointSet::new(rpc.clone(), deps.net.clone(), &routing));
-    let gatherer = Arc::new(Gatherer::new(node.clone(), Role::Root, endpoints, gather, &deps));
+    let endpoints = Arc::new(EndpointSet::new(rpc.clone(), deps.net.clone(), &routing.now()));
+    let gatherer = Arc::new(Gatherer::new(node.clone(), Role::Root, endpoints.clone(), gather, &deps));
     let root = Arc::new(root(node, config, gatherer, routing.clone(), &deps, &drain));
     let health = Arc::new(RootHealth::new(root.clone()));
     let admin =
         AdminPages { health: health.clone(), telemetry: deps.telemetry.clone(), drain: drain.clone() };
     tracing::info!(node = root.node, http = %http.address, grpc = grpc.as_ref().map(|grpc| grpc.address.to_string()), "root listens");
 
-    let opening = versions::open_all(
+    let opening = versions::keep(
         &root.versions,
-        &store,
         &routing,
-        &root.config.cache_dir,
-        &drain,
-        &root.metrics.passed_over,
+        Opening {
+            store: &store,
+            cache_dir: &root.config.cache_dir,
+            drain: &drain,
+            passed_over: &root.metrics.passed_over,
+        },
     );
     let app = App { root: root.clone(), admin };
     let connections = root.config.max_connections;
@@ -112,8 +122,21 @@ pub async fn serve(serve: RootServe, deps: Deps, drain: Drain) -> Result<()> {
             None => Ok(()),
         }
     };
-    let (called, (), ()) = tokio::join!(calls, web, opening);
+    let belonging = membership.run(drain.clone(), || condition(&root));
+    let serving = async { tokio::join!(calls, web, opening, belonging).0 };
+    let called = tokio::select! {
+        biased;
+        called = serving => called,
+        () = endpoints.follow(&routing) => Ok(()),
+    };
     called.map_err(|source| Error::Io { what: "the gRPC listener".to_owned(), source })
+}
+
+/// What the root tells the topology service: versions whose statistics it has, and what it saw of those on trial.
+fn condition(root: &Root) -> Condition {
+    let held = |(corpus, version)| Holding { corpus, version, shard: None, progress: Progress::Resident };
+    let holdings = root.versions.resident().into_iter().map(held).collect();
+    Condition { holdings, trials: root.trials.take() }
 }
 
 /// The public service with health and reflection.

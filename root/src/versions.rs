@@ -1,35 +1,34 @@
-//! The versions that this root serves: manifest and statistics of each corpus, opened and verified before the root
-//! calls itself ready, and read by every query through one snapshot.
+//! The versions that this root serves: manifest and statistics of each, opened and verified before any query is sent to it,
+//! and read by every query through one snapshot.
 //!
 //! A query carries the numbers of its pinned version, so a root without them could only guess scores. Therefore a
-//! corpus is served only once its statistics file has the length and checksum that the manifest states, and its
-//! analysis is the one of this build. A newest version that can't be used is passed over and named in the log, on the
-//! status page and in a metric; a pinned one is an error. Statistics of a local store are read in place; those of a remote one are
-//! fetched once into the cache directory. While a store is away, opening is tried again with growing pauses; what is
-//! open stays open.
+//! version is served only once its statistics file has the length and checksum that the manifest states, and its
+//! analysis is the one of this build. During a rollout two versions of a corpus are open; which of them a query gets is
+//! decided here, once, for all its shards and phases ([`Versions::choose`]). What the routing snapshot does not name any more
+//! is let go of when its last query has ended ([`keep`]).
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
+mod keep;
+mod open;
+
+use std::{collections::BTreeMap, sync::Arc};
 
 use arc_swap::ArcSwap;
 use canopy_common::{
-    drain::Drain,
+    error::{ErrorClass, Failure},
     ids::{ShardId, Version},
 };
 use canopy_format::{
     manifest::Manifest,
     schema::{Kind, SEARCH_FIELD},
     statistics::Statistics,
-    store::{Found, PassedOver, VersionStore},
+    store::PassedOver,
 };
 use canopy_topology::routing::RoutingSnapshot;
-use prometheus::IntGauge;
+pub use keep::{Opening, keep};
 use serde_json::{Value, json};
 
 use crate::error::{Error, Result};
 
-/// First pause after a failure; it doubles to the longest.
-const FIRST_PAUSE: Duration = Duration::from_millis(200);
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// Bytes of an average token with its space, for estimates of answer sizes.
 const BYTES_PER_TOKEN: u64 = 7;
 /// Bytes of an average keyword, date or number with its name.
@@ -66,63 +65,106 @@ impl CorpusState {
     }
 }
 
-#[derive(Clone)]
-enum Slot {
-    Opening { why: String },
-    Open(Arc<CorpusState>),
+/// What is known of a corpus.
+#[derive(Clone, Default)]
+struct Corpus {
+    /// By number; for versions of a static topology that names none, the one that was the newest.
+    open: BTreeMap<Version, Arc<CorpusState>>,
+    /// What most queries get.
+    main: Option<Version>,
+    /// Why something is not open.
+    waiting: String,
+}
+
+impl Corpus {
+    fn main(&self) -> Option<&Arc<CorpusState>> {
+        let main = self.main.and_then(|version| self.open.get(&version));
+        main.or_else(|| self.open.values().next_back())
+    }
+}
+
+/// What decides the version of a query.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Choice {
+    /// The client names it.
+    Named(Version),
+    /// Its cursor was read from it.
+    Cursor(Version),
+    /// The pins do, by a number that stays the same for who should stay on one version.
+    Pinned(u64),
 }
 
 /// All corpora of the routing snapshot, open or opening. Readers take a snapshot and never wait.
 pub struct Versions {
-    corpora: ArcSwap<BTreeMap<String, Slot>>,
+    corpora: ArcSwap<BTreeMap<String, Corpus>>,
 }
 
 impl Versions {
     /// The corpora that are to be opened.
     pub fn expecting(names: impl IntoIterator<Item = String>) -> Self {
-        let opening = |name| (name, Slot::Opening { why: "its version is being opened".to_owned() });
+        let opening = |name| {
+            let waiting = "its version is being opened".to_owned();
+            (name, Corpus { waiting, ..Corpus::default() })
+        };
         Self { corpora: ArcSwap::from_pointee(names.into_iter().map(opening).collect()) }
     }
 
-    /// The open version of a corpus: the one snapshot of a query.
+    /// The version that most queries of a corpus get.
     pub fn corpus(&self, name: &str) -> Result<Arc<CorpusState>> {
-        match self.corpora.load().get(name) {
-            Some(Slot::Open(state)) => Ok(state.clone()),
-            Some(Slot::Opening { why }) => Err(Error::NotOpen { corpus: name.to_owned(), why: why.clone() }),
-            None => Err(Error::UnknownCorpus(name.chars().take(80).collect())),
+        let corpora = self.corpora.load();
+        let corpus = corpora.get(name).ok_or_else(|| unknown(name))?;
+        corpus.main().cloned().ok_or_else(|| not_open(name, corpus))
+    }
+
+    /// The version of one query: the asked one, else the one it is pinned to. Errors: no such corpus, none open, or not the
+    /// asked one.
+    pub fn choose(&self, name: &str, routing: &RoutingSnapshot, choice: Choice) -> Result<Arc<CorpusState>> {
+        let corpora = self.corpora.load();
+        let corpus = corpora.get(name).ok_or_else(|| unknown(name))?;
+        let main = corpus.main().ok_or_else(|| not_open(name, corpus))?;
+        let open = |version| corpus.open.get(version).cloned();
+        match &choice {
+            Choice::Named(version) => open(version).ok_or_else(|| not_resident(*version, corpus)),
+            Choice::Cursor(version) => open(version).ok_or(Error::CursorExpired(*version)),
+            Choice::Pinned(stable) => {
+                let pinned = routing.corpora.get(name).and_then(|routing| routing.pinned(*stable));
+                Ok(pinned.as_ref().and_then(open).unwrap_or_else(|| main.clone()))
+            }
         }
     }
 
-    /// All open corpora, by name.
+    /// What most queries of each corpus get, by name of the corpus.
     pub fn open(&self) -> Vec<Arc<CorpusState>> {
-        let corpora = self.corpora.load();
-        let open = corpora.values().filter_map(|slot| match slot {
-            Slot::Open(state) => Some(state.clone()),
-            Slot::Opening { .. } => None,
-        });
-        open.collect()
+        self.corpora.load().values().filter_map(Corpus::main).cloned().collect()
     }
 
     /// What is not open yet and why; empty when all is.
     pub fn opening(&self) -> Vec<String> {
         let corpora = self.corpora.load();
-        let opening = corpora.iter().filter_map(|(name, slot)| match slot {
-            Slot::Opening { why } => Some(format!("{name}: {why}")),
-            Slot::Open(_) => None,
-        });
-        opening.collect()
+        let opening = corpora.iter().filter(|(_, corpus)| corpus.open.is_empty());
+        opening.map(|(name, corpus)| format!("{name}: {}", corpus.waiting)).collect()
+    }
+
+    /// Every open version.
+    pub fn resident(&self) -> Vec<(String, Version)> {
+        let corpora = self.corpora.load();
+        let each = corpora
+            .iter()
+            .flat_map(|(name, corpus)| corpus.open.keys().map(move |version| (name.clone(), *version)));
+        each.collect()
     }
 
     /// For `/status`.
     pub fn status(&self) -> Value {
-        let one = |slot: &Slot| match slot {
-            Slot::Open(state) => json!({
+        let one = |corpus: &Corpus| match corpus.main() {
+            Some(state) => json!({
                 "state": "serving", "version": state.manifest.version, "documents": state.manifest.documents(),
                 "shards": state.shards.len(), "statistics": state.statistics.id(),
+                "open": corpus.open.keys().collect::<Vec<_>>(), "waiting": corpus.waiting,
             }),
-            Slot::Opening { why } => json!({ "state": "opening", "why": why }),
+            None => json!({ "state": "opening", "why": corpus.waiting }),
         };
-        self.corpora.load().iter().map(|(name, slot)| (name.clone(), one(slot))).collect()
+        self.corpora.load().iter().map(|(name, corpus)| (name.clone(), one(corpus))).collect()
     }
 
     /// Newer versions than those that are served, which can't be.
@@ -137,93 +179,60 @@ impl Versions {
         each.collect()
     }
 
-    /// Serves a version from now on.
+    /// A version can be searched from now on.
     pub fn publish(&self, state: CorpusState) {
-        let name = state.manifest.corpus.clone();
-        self.put(name, Slot::Open(Arc::new(state)));
+        let (name, version, state) = (state.manifest.corpus.clone(), state.manifest.version, Arc::new(state));
+        self.change(&name, |corpus| {
+            corpus.open.insert(version, state.clone());
+            corpus.waiting.clear();
+        });
     }
 
-    fn put(&self, name: String, slot: Slot) {
+    fn wait(&self, name: &str, why: &str) {
+        self.change(name, |corpus| why.clone_into(&mut corpus.waiting));
+    }
+
+    fn change(&self, name: &str, change: impl Fn(&mut Corpus)) {
         self.corpora.rcu(|corpora| {
             let mut next = BTreeMap::clone(corpora);
-            next.insert(name.clone(), slot.clone());
+            change(next.entry(name.to_owned()).or_default());
             next
+        });
+    }
+
+    /// Lets go of what the routing snapshot does not name; queries that have it keep it.
+    pub(crate) fn follow(&self, routing: &RoutingSnapshot) {
+        self.corpora.rcu(|corpora| {
+            let each = routing.corpora.iter().map(|(name, wanted)| {
+                let mut corpus = corpora.get(name).cloned().unwrap_or_default();
+                if !wanted.versions.is_empty() {
+                    corpus.open.retain(|version, _| wanted.versions.contains_key(version));
+                }
+                corpus.main = wanted.main();
+                if corpus.open.is_empty() && corpus.waiting.is_empty() {
+                    "its version is being opened".clone_into(&mut corpus.waiting);
+                }
+                (name.clone(), corpus)
+            });
+            each.collect::<BTreeMap<_, _>>()
         });
     }
 }
 
-/// Opens every corpus of the routing snapshot, each at its own pace, until all are open or the process drains.
-pub async fn open_all(
-    versions: &Versions,
-    store: &VersionStore,
-    routing: &RoutingSnapshot,
-    cache_dir: &str,
-    drain: &Drain,
-    passed_over: &IntGauge,
-) {
-    let each = routing.corpora.iter().map(|(name, corpus)| async move {
-        let mut pause = FIRST_PAUSE;
-        loop {
-            match open(store, name, corpus.version, cache_dir).await {
-                Ok(state) => {
-                    let version = state.manifest.version;
-                    for PassedOver { version: newer, reason } in &state.passed_over {
-                        tracing::error!(corpus = name, %version, %newer, reason, "the newer version can't be served");
-                    }
-                    passed_over.add(state.passed_over.len() as i64);
-                    tracing::info!(corpus = name, %version, "version is open");
-                    versions.publish(state);
-                    return;
-                }
-                Err(error) => {
-                    tracing::warn!(corpus = name, %error, retry_after = ?pause, "version could not be opened");
-                    versions.put(name.clone(), Slot::Opening { why: error.to_string() });
-                }
-            }
-            tokio::select! {
-                biased;
-                () = drain.wait_started() => return,
-                () = tokio::time::sleep(pause) => pause = (pause * 2).min(LONGEST_PAUSE),
-            }
-        }
-    });
-    futures::future::join_all(each).await;
+fn unknown(name: &str) -> Error {
+    Error::UnknownCorpus(name.chars().take(80).collect())
 }
 
-/// Reads and verifies the pinned version, or the newest that can be served.
-async fn open(
-    store: &VersionStore,
-    corpus: &str,
-    pinned: Option<Version>,
-    cache_dir: &str,
-) -> Result<CorpusState> {
-    let Found { manifest, passed_over } = store.to_serve(corpus, pinned).await?;
-    let path = statistics_file(store, &manifest, cache_dir).await?;
-    let entry = manifest.statistics.clone();
-    let opened = tokio::task::spawn_blocking(move || Statistics::open(&path, &entry)).await;
-    let statistics = opened.map_err(|error| io("statistics", std::io::Error::other(error)))??;
-    Ok(CorpusState { passed_over, ..CorpusState::new(manifest, statistics) })
+fn not_open(name: &str, corpus: &Corpus) -> Error {
+    Error::NotOpen { corpus: name.to_owned(), why: corpus.waiting.clone() }
 }
 
-fn io(what: impl Into<String>, source: std::io::Error) -> Error {
-    Error::Io { what: what.into(), source }
-}
-
-/// Where the statistics lie on this machine; fetched first when the store is remote.
-async fn statistics_file(store: &VersionStore, manifest: &Manifest, cache_dir: &str) -> Result<PathBuf> {
-    let file = &manifest.statistics.file;
-    if let Some(dir) = store.version_dir(&manifest.corpus, manifest.version) {
-        return Ok(dir.join(&file.path));
-    }
-    // Named by content: a file that is complete is right for whichever version names it.
-    let target = PathBuf::from(cache_dir).join(format!("{}-{}.fst", manifest.corpus, file.blake3));
-    if tokio::fs::metadata(&target).await.is_ok_and(|found| found.len() == file.bytes) {
-        return Ok(target);
-    }
-    let fail = |error| io(format!("root.cache_dir {cache_dir}"), error);
-    tokio::fs::create_dir_all(cache_dir).await.map_err(fail)?;
-    store.get_file(&manifest.corpus, manifest.version, file, &target).await?;
-    Ok(target)
+fn not_resident(asked: Version, corpus: &Corpus) -> Error {
+    let open: Vec<_> = corpus.open.keys().map(Version::to_string).collect();
+    let are = if open.len() == 1 { "is" } else { "are" };
+    let message = format!("{asked} is not resident here; {} {are}", open.join(", "));
+    let field = Some("version".to_owned());
+    Failure { field, ..Failure::new(ErrorClass::FailedPrecondition, message) }.into()
 }
 
 #[cfg(test)]

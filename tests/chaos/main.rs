@@ -12,4 +12,5 @@ mod operators;
 mod policies;
 mod quickstart;
 mod stage;
+mod swap;
 mod wire;

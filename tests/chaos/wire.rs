@@ -73,7 +73,8 @@ fn a_leaf_behind_a_bad_wire_costs_no_query_and_little_time() {
         })
         .await;
         let proxy = fleet.behind_proxy("leaf-1").await;
-        fleet.spawn_all().await;
+        fleet.spawn_all();
+        fleet.wait_all_ready().await;
         let (root, leaf) = (fleet.root(), fleet.admin("leaf-1"));
         let whole = root.search("web", &ASKED).await.ok();
         let time = Duration::from_secs(by_form(3, 5, 20));

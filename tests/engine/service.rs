@@ -65,7 +65,7 @@ async fn served(max_in_flight: u32) -> Served {
         config: AggregatorConfig { max_in_flight, ..Default::default() },
         gather: GatherConfig::default().into(),
         rpc: RpcConfig::default(),
-        routing: routing.clone(),
+        membership: routing.clone().into(),
         grpc,
         admin: Some(admin),
     };
@@ -162,7 +162,7 @@ async fn a_node_of_another_role_does_not_serve() {
         config: AggregatorConfig::default(),
         gather: GatherConfig::default().into(),
         rpc: RpcConfig::default(),
-        routing: Arc::new(routing),
+        membership: routing.into(),
         grpc: NetIo::tcp().bind("127.0.0.1:0").await.unwrap(),
         admin: None,
     };

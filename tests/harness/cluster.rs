@@ -58,7 +58,7 @@ impl Shape {
                 version: 0,
             })
         });
-        TopologyConfig { placements: placements.collect(), nodes }
+        TopologyConfig { placements: placements.collect(), nodes, ..TopologyConfig::default() }
     }
 
     /// Configuration of the whole tree.

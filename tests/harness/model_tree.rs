@@ -93,7 +93,7 @@ pub fn topology(corpus: &ModelCorpus, shape: &Shape) -> TopologyConfig {
         let replicas = (0..shape.replicas.min(shape.leaves)).map(|n| leaf(home + n)).collect();
         Placement { corpus: "web".into(), shards, replicas, version: 0 }
     };
-    TopologyConfig { nodes, placements: by_home.into_iter().map(placement).collect() }
+    TopologyConfig { nodes, placements: by_home.into_iter().map(placement).collect(), ..TopologyConfig::default() }
 }
 
 /// A tree.
@@ -137,7 +137,7 @@ impl ModelTree {
             let config = AggregatorConfig::default();
             let metrics = AdmissionMetrics::new("aggregator", &telemetry.registry);
             let node =
-                AggregatorNode::new(engine, routing.clone(), config, telemetry.slow, metrics, Drain::new());
+                AggregatorNode::new(engine, routing.clone().into(), config, telemetry.slow, metrics, Drain::new());
             Arc::new(node)
         };
         let aggregators: Vec<_> = (0..shape.aggregators).map(aggregator).collect();

@@ -78,7 +78,7 @@ pub struct Fleet {
 }
 
 /// Free ports of this machine: all taken at once, so that no two are the same, then let go.
-async fn free_addresses(count: usize) -> Vec<String> {
+pub async fn free_addresses(count: usize) -> Vec<String> {
     let net = NetIo::tcp();
     let mut bound = Vec::new();
     for _ in 0..count {
@@ -96,8 +96,23 @@ impl Fleet {
         adjust: impl FnOnce(&mut Config),
     ) -> Self {
         let mut fleet = Self::prepare(store, shape, corpora, adjust).await;
-        fleet.spawn_all().await;
+        fleet.spawn_all();
+        fleet.wait_all_ready().await;
         fleet
+    }
+
+    /// Starts every node.
+    pub fn spawn_all(&mut self) {
+        for node in self.config.topology.nodes.clone() {
+            self.spawn(&node.id, &[]);
+        }
+    }
+
+    /// Waits until every node would answer.
+    pub async fn wait_all_ready(&mut self) {
+        for node in self.config.topology.nodes.clone() {
+            self.wait_ready(&node.id).await;
+        }
     }
 
     /// The same without starting anything.
@@ -130,16 +145,6 @@ impl Fleet {
         node.address.clone_from(&proxy.address);
         std::fs::write(dir.join("canopy.toml"), text(&self.config)).expect("written");
         proxy
-    }
-
-    /// Starts all nodes of a prepared fleet and waits until every one would answer.
-    pub async fn spawn_all(&mut self) {
-        for node in self.config.topology.nodes.clone() {
-            self.spawn(&node.id, &[]);
-        }
-        for node in self.config.topology.nodes.clone() {
-            self.wait_ready(&node.id).await;
-        }
     }
 
     /// Starts a node; `set` overrides values of its configuration.

@@ -167,7 +167,7 @@ pub fn simulate(front: &Front) -> Seen {
                 gather: gather.into(),
                 rpc: RpcConfig::default(),
                 store,
-                routing,
+                membership: routing.into(),
                 http: SimNet::io().bind("0.0.0.0:8080").await?,
                 grpc: None,
             };

@@ -282,7 +282,7 @@ async fn serve_aggregator(
         config: AggregatorConfig::default(),
         gather: scenario.shape.gather.clone().into(),
         rpc: scenario.rpc.clone(),
-        routing,
+        membership: routing.into(),
         grpc: SimNet::io().bind("0.0.0.0:7000").await?,
         admin: None,
     };

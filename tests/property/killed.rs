@@ -1,6 +1,6 @@
 //! Any subset of leaves is killed: `documents.searched` is exactly the documents of the shards that still have a replica.
 
-use canopy_common::error::ErrorClass;
+use canopy_common::{error::ErrorClass, ids::Version};
 use canopy_proto::v1::completion::Mode;
 use canopy_tests::{invariants::check, model_leaf::Fault};
 use proptest::prelude::*;
@@ -26,7 +26,7 @@ proptest! {
         let coverage = check(&tree.corpus, &request, &gathered);
 
         let alive = |shard: &str| {
-            let replicas = tree.routing.replicas("web", &shard.parse().expect("a shard name"));
+            let replicas = tree.routing.holders("web", Version(tree.corpus.version), &shard.parse().expect("a shard name"));
             replicas.iter().any(|leaf| !dead[leaf.0["leaf-".len()..].parse::<usize>().expect("a number")])
         };
         let left: Vec<_> = request.shards.iter().filter(|shard| alive(&shard.shard)).collect();

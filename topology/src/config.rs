@@ -16,13 +16,33 @@ use serde::{Deserialize, Serialize};
 const MAX_SHARDS_PER_GROUP: u32 = 1024;
 
 /// The section.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TopologyConfig {
     /// Processes of the tree.
     pub nodes: Vec<NodeConfig>,
     /// Which leaves hold which shards.
     pub placements: Vec<Placement>,
+    /// The topology service's file. Default: topology.redb.
+    pub store: String,
+    /// Where a node keeps the last routing snapshot that it went by, so that it can start while the topology service is
+    /// away. Default: state.
+    pub state_dir: String,
+}
+
+impl Default for TopologyConfig {
+    fn default() -> Self {
+        let (store, state_dir) = ("topology.redb".to_owned(), "state".to_owned());
+        Self { nodes: Vec::new(), placements: Vec::new(), store, state_dir }
+    }
+}
+
+impl TopologyConfig {
+    /// Addresses of the topology service; none: the topology is static.
+    pub fn services(&self) -> Vec<String> {
+        let services = self.nodes.iter().filter(|node| node.role == Role::Topology);
+        services.map(|node| node.address.clone()).collect()
+    }
 }
 
 /// What a process is.
@@ -35,15 +55,26 @@ pub enum Role {
     Aggregator,
     /// Searches shards.
     Leaf,
+    /// Keeps who serves what.
+    Topology,
 }
 
 impl Role {
+    /// Every role.
+    pub const ALL: [Self; 4] = [Self::Root, Self::Aggregator, Self::Leaf, Self::Topology];
+
+    /// The role of a word.
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|role| role.as_str() == word)
+    }
+
     /// The word in the configuration.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Root => "root",
             Self::Aggregator => "aggregator",
             Self::Leaf => "leaf",
+            Self::Topology => "topology",
         }
     }
 }
@@ -98,8 +129,10 @@ pub struct Placement {
 impl Section for TopologyConfig {
     const NAME: &'static str = "topology";
     const DOCS: &'static [(&'static str, &'static str)] = &[
-        ("nodes", "processes of the tree: id, role (root, aggregator, leaf), address, admin, zone"),
+        ("nodes", "processes of the tree: id, role (root, aggregator, leaf, topology), address, admin, zone"),
         ("placements", "which leaves hold which shards: corpus, shards, replicas, version (0: the newest)"),
+        ("store", "file of the topology service"),
+        ("state_dir", "where nodes keep the last routing snapshot, for a start while the topology service is away"),
     ];
 
     fn problems(&self) -> Vec<(String, String)> {
@@ -110,12 +143,17 @@ impl Section for TopologyConfig {
         for (index, placement) in self.placements.iter().enumerate() {
             check.placement(index, placement);
         }
+        for (key, value) in [("store", &self.store), ("state_dir", &self.state_dir)] {
+            if value.is_empty() {
+                check.wrong(key, "it is empty; name a path");
+            }
+        }
         check.problems
     }
 }
 
 /// Whether `text` is `host:port` with a port that can be dialled.
-fn dialable(text: &str) -> bool {
+pub(crate) fn dialable(text: &str) -> bool {
     text.rsplit_once(':').is_some_and(|(host, port)| {
         let host_ok = !host.is_empty() && !host.contains(|c: char| c.is_whitespace() || c == '/');
         host_ok && port.parse::<u16>().is_ok_and(|port| port > 0)

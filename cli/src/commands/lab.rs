@@ -1,6 +1,7 @@
 //! `canopy lab`: the production engine on model leaves under a clock of its own, for figures and capacity planning. No
 //! index, no socket; minutes of model time take seconds.
 
+pub mod fleet;
 mod output;
 pub mod overload;
 pub mod safety;
@@ -16,6 +17,8 @@ pub enum Command {
     Tail(Box<tail::Args>),
     /// Whether hedging does harm at any load, or when the load jumps; fails where it does
     Safety(safety::Args),
+    /// How large a tree has to be, and what its tail will be
+    Fleet(fleet::Args),
     /// What a burst leaves behind: without protection, with timeouts, and with all there is
     Overload(overload::Args),
 }
@@ -26,6 +29,7 @@ pub async fn run(command: Command) -> Result<()> {
     tokio::task::spawn_blocking(move || match command {
         Command::Tail(args) => tail::run(&args),
         Command::Safety(args) => safety::run(&args),
+        Command::Fleet(args) => fleet::run(&args),
         Command::Overload(args) => overload::run(&args),
     })
     .await?

@@ -155,7 +155,7 @@ fn topology(port: u16, free_ports: bool) -> TopologyConfig {
         version: 0,
     };
     let placements = vec![placement([0, 1], ["leaf-1", "leaf-3"]), placement([2, 3], ["leaf-2", "leaf-4"])];
-    TopologyConfig { nodes, placements }
+    TopologyConfig { nodes, placements, ..TopologyConfig::default() }
 }
 
 /// Starts the tree and waits until every node would answer.

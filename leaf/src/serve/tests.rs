@@ -12,6 +12,7 @@ use canopy_common::{
 };
 use canopy_proto::SearchNode;
 use canopy_proto::client::NodeClient;
+use canopy_topology::routing::RoutingSnapshot;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tonic_health::pb::{
     HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
@@ -43,7 +44,7 @@ async fn start(built: &Built, routing: RoutingSnapshot) -> Running {
         config: fixture::config(2, 16),
         rpc: RpcConfig::default(),
         store: built.store.clone(),
-        routing: Arc::new(routing),
+        membership: routing.into(),
         grpc,
         admin: Some(admin),
     };
@@ -169,6 +170,6 @@ async fn stuck_threads_make_a_leaf_unready() {
     assert_eq!(checked, Err("the search threads are stuck".to_owned()));
     gate.open(1);
     assert!(health.started());
-    let line = parts.shards.board.line(fixture::CORPUS, &ShardId::new("main", 0)).unwrap();
-    assert_eq!(line.state, State::Serving);
+    let lines = parts.shards.board.lines(fixture::CORPUS, &ShardId::new("main", 0));
+    assert_eq!(lines[0].state, State::Serving);
 }

@@ -33,11 +33,11 @@ impl Shards {
         if !self.directory.remove(serving) {
             return;
         }
-        let (corpus, shard) = (&serving.corpus, &serving.view.shard);
-        tracing::error!(%corpus, %shard, version = %serving.view.version, reason, "shard quarantined");
-        self.board.update(corpus, shard, |line| {
+        let (corpus, shard, version) = (&serving.corpus, &serving.view.shard, serving.view.version);
+        tracing::error!(%corpus, %shard, %version, reason, "shard quarantined");
+        self.board.update_view(corpus, shard, version, |line| {
             line.state = State::Quarantined;
-            line.serving = None;
+            line.due = None;
             reason.clone_into(&mut line.last_error);
         });
     }
@@ -68,7 +68,7 @@ impl Shards {
         }
         let (shards, serving) = (self.clone(), serving.clone());
         let thread = std::thread::Builder::new().name("verify".to_owned()).spawn(move || {
-            if let Err(error) = verify::shard(&source.version_dir, &source.entry, &|_| true) {
+            if let Err(error) = verify::shard(&source.version_dir, &source.entry, &mut |_| true) {
                 shards.quarantine(&serving, &error.to_string());
             }
         });

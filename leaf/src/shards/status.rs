@@ -1,18 +1,30 @@
-//! What became of every shard that this leaf should hold: one line each, always all of them, whether idle, opening or
-//! broken. For the status page, for the reasons in refusals, and for readiness. Never on the query path of a shard
-//! that is served.
+//! What became of every shard that this leaf should hold, in each version: one line each, always all of them, whether idle,
+//! opening or broken. For the status page, for the reasons in refusals, for readiness, and for what is to be done next.
+//! Never on the query path of a shard that is served.
+//!
+//! Rules: a line that is wanted is brought to an end, good or bad; one that is wanted no more while somebody works on it
+//! ends when he notices, one that serves is kept for a time (`retiring`, it still answers) and served again at once when it is
+//! wanted again, everything else goes at once. A leaf that has a shard in one version is ready, whatever becomes of
+//! another version of it.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use canopy_common::ids::{ShardId, Version};
 use canopy_format::store::PassedOver;
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 /// Where a shard is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum State {
     /// Should be held; nothing was done yet, or its version is not known yet.
     Wanted,
+    /// Files are brought from the store.
+    Fetching,
     /// Files are compared with the manifest.
     Verifying,
     /// The engine opens it.
@@ -21,6 +33,8 @@ pub enum State {
     Warming,
     /// Answers.
     Serving,
+    /// Answers, and will not for long.
+    Retiring,
     /// Damaged; not read any more.
     Quarantined,
     /// Can't be held: wrong format, not in the version, no room.
@@ -29,12 +43,14 @@ pub enum State {
 
 impl State {
     /// Every state.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::Wanted,
+        Self::Fetching,
         Self::Verifying,
         Self::Opening,
         Self::Warming,
         Self::Serving,
+        Self::Retiring,
         Self::Quarantined,
         Self::Failed,
     ];
@@ -43,10 +59,12 @@ impl State {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Wanted => "wanted",
+            Self::Fetching => "fetching",
             Self::Verifying => "verifying",
             Self::Opening => "opening",
             Self::Warming => "warming",
             Self::Serving => "serving",
+            Self::Retiring => "retiring",
             Self::Quarantined => "quarantined",
             Self::Failed => "failed",
         }
@@ -54,64 +72,197 @@ impl State {
 
     /// Nothing will change by itself.
     pub fn settled(self) -> bool {
-        matches!(self, Self::Serving | Self::Quarantined | Self::Failed)
+        self.answers() || matches!(self, Self::Quarantined | Self::Failed)
+    }
+
+    /// Queries can be asked of it.
+    pub fn answers(self) -> bool {
+        matches!(self, Self::Serving | Self::Retiring)
+    }
+
+    /// Somebody works on it.
+    pub fn worked_on(self) -> bool {
+        matches!(self, Self::Fetching | Self::Verifying | Self::Opening | Self::Warming)
     }
 }
 
+/// A shard of a version that should be held.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// Its corpus.
+    pub corpus: Arc<str>,
+    /// Which shard.
+    pub shard: ShardId,
+    /// Which version; `None`: the one that is the newest when it is looked for.
+    pub version: Option<Version>,
+}
+
 /// One shard's line.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Line {
     /// Where it is.
     pub state: State,
-    /// The version it should have; `None`: not known yet.
-    pub wanted: Option<Version>,
-    /// The version it answers from.
-    pub serving: Option<Version>,
+    /// Whether it should be held.
+    pub wanted: bool,
+    /// Its version; `None`: not known yet.
+    pub version: Option<Version>,
     /// Documents, by the manifest.
     pub documents: u64,
     /// Bytes of its files.
     pub bytes: u64,
+    /// Memory that it is said to need, bytes.
+    pub resident: u64,
+    /// Bytes brought from the store so far.
+    pub fetched: u64,
     /// Bytes verified so far.
     pub verified: u64,
     /// The last thing that went wrong; empty: nothing.
     pub last_error: String,
+    /// It will not get better by itself; whether on no leaf. For the topology service.
+    pub given_up: Option<bool>,
+    /// When it is tried again, or retired.
+    pub due: Option<Instant>,
 }
 
-/// All lines, by corpus and shard, and the versions that no shard is opened from though they are the newest.
+impl Line {
+    fn of(version: Option<Version>) -> Self {
+        Self {
+            state: State::Wanted,
+            wanted: true,
+            version,
+            documents: 0,
+            bytes: 0,
+            resident: 0,
+            fetched: 0,
+            verified: 0,
+            last_error: String::new(),
+            given_up: None,
+            due: None,
+        }
+    }
+
+    /// The version it answers from.
+    pub fn serving(&self) -> Option<Version> {
+        self.version.filter(|_| self.state.answers())
+    }
+
+    /// Whether work on it can begin.
+    fn startable(&self, now: Instant) -> bool {
+        let again = self.state == State::Failed && self.due.is_some_and(|due| due <= now);
+        self.wanted && (self.state == State::Wanted || again)
+    }
+}
+
+/// All lines, and the versions that no shard is opened from though they are the newest.
 #[derive(Default)]
 pub struct Board {
-    lines: Mutex<BTreeMap<(String, ShardId), Line>>,
+    lines: Mutex<BTreeMap<Place, Line>>,
     passed_over: Mutex<BTreeMap<String, Vec<PassedOver>>>,
 }
 
 impl Board {
     /// Adds a shard that should be held.
-    pub fn want(&self, corpus: &str, shard: &ShardId, wanted: Option<Version>) {
-        let line = Line {
-            state: State::Wanted,
-            wanted,
-            serving: None,
-            documents: 0,
-            bytes: 0,
-            verified: 0,
-            last_error: String::new(),
-        };
-        self.lines.lock().insert((corpus.to_owned(), shard.clone()), line);
+    pub fn want(&self, place: Place) {
+        self.lines.lock().entry(place).or_insert_with_key(|place| Line::of(place.version)).wanted = true;
     }
 
-    /// Changes a shard's line.
-    pub fn update(&self, corpus: &str, shard: &ShardId, change: impl FnOnce(&mut Line)) {
-        if let Some(line) = self.lines.lock().get_mut(&(corpus.to_owned(), shard.clone())) {
+    /// These should be held from `now` on and nothing else; what serves and should not is kept for `retain`.
+    pub fn follow(&self, wanted: &BTreeSet<Place>, now: Instant, retain: Duration) {
+        let mut lines = self.lines.lock();
+        lines.retain(|place, line| {
+            if wanted.contains(place) {
+                return true;
+            }
+            line.wanted = false;
+            if line.state == State::Serving {
+                line.state = State::Retiring;
+                line.due = Some(now + retain);
+            }
+            line.state.answers() || line.state.worked_on()
+        });
+        for place in wanted {
+            let line = lines.entry(place.clone()).or_insert_with(|| Line::of(place.version));
+            line.wanted = true;
+            if line.state == State::Retiring {
+                line.state = State::Serving;
+                line.due = None;
+            }
+        }
+    }
+
+    /// A shard that work can begin on: its line says that it is fetched from now on.
+    pub fn start(&self, now: Instant) -> Option<Place> {
+        let mut lines = self.lines.lock();
+        let (place, line) = lines.iter_mut().find(|(_, line)| line.startable(now))?;
+        *line = Line { state: State::Fetching, last_error: line.last_error.clone(), ..Line::of(line.version) };
+        Some(place.clone())
+    }
+
+    /// Takes away what is kept long enough.
+    pub fn retired(&self, now: Instant) -> Vec<(Place, Line)> {
+        let due = |_: &Place, line: &mut Line| {
+            line.state == State::Retiring && line.due.is_some_and(|due| due <= now)
+        };
+        self.lines.lock().extract_if(.., due).collect()
+    }
+
+    /// When something is to be done next by itself.
+    pub fn due(&self) -> Option<Instant> {
+        self.lines.lock().values().filter_map(|line| line.due).min()
+    }
+
+    /// Changes a line.
+    pub fn update(&self, place: &Place, change: impl FnOnce(&mut Line)) {
+        if let Some(line) = self.lines.lock().get_mut(place) {
             change(line);
         }
     }
 
-    /// One shard's line.
-    pub fn line(&self, corpus: &str, shard: &ShardId) -> Option<Line> {
-        self.lines.lock().get(&(corpus.to_owned(), shard.clone())).cloned()
+    /// Changes the line of a view.
+    pub fn update_view(
+        &self,
+        corpus: &str,
+        shard: &ShardId,
+        version: Version,
+        change: impl FnOnce(&mut Line),
+    ) {
+        let mut lines = self.lines.lock();
+        let of_view = |(place, line): &(&Place, &mut Line)| {
+            *place.corpus == *corpus && place.shard == *shard && line.version == Some(version)
+        };
+        if let Some((_, line)) = lines.iter_mut().find(of_view) {
+            change(line);
+        }
     }
 
-    /// Shards in each state.
+    /// Takes a line away.
+    pub fn remove(&self, place: &Place) -> Option<Line> {
+        self.lines.lock().remove(place)
+    }
+
+    /// Whether it should still be held.
+    pub fn wanted(&self, place: &Place) -> bool {
+        self.lines.lock().get(place).is_some_and(|line| line.wanted)
+    }
+
+    /// The lines of a shard, oldest version first.
+    pub fn lines(&self, corpus: &str, shard: &ShardId) -> Vec<Line> {
+        let lines = self.lines.lock();
+        let of_shard = lines.iter().filter(|(place, _)| *place.corpus == *corpus && place.shard == *shard);
+        of_shard.map(|(_, line)| line.clone()).collect()
+    }
+
+    /// Every line.
+    pub fn all(&self) -> Vec<(Place, Line)> {
+        self.lines.lock().iter().map(|(place, line)| (place.clone(), line.clone())).collect()
+    }
+
+    /// Memory that everything is said to need which is held or being opened, bytes.
+    pub fn resident(&self) -> u64 {
+        self.lines.lock().values().map(|line| line.resident).sum()
+    }
+
+    /// Lines in each state.
     pub fn counts(&self) -> BTreeMap<State, usize> {
         let mut counts = BTreeMap::new();
         for line in self.lines.lock().values() {
@@ -120,10 +271,21 @@ impl Board {
         counts
     }
 
+    /// Shards that should be held and are neither served in any version nor given up.
+    pub fn opening(&self) -> usize {
+        let lines = self.lines.lock();
+        let mut open = BTreeMap::new();
+        for (place, line) in lines.iter().filter(|(_, line)| line.wanted || line.state.answers()) {
+            let settled = open.entry((&place.corpus, &place.shard)).or_insert((false, true));
+            settled.0 |= line.state.answers();
+            settled.1 &= line.state.settled();
+        }
+        open.values().filter(|(answers, settled)| !answers && !settled).count()
+    }
+
     /// Whether every shard that should be held has come to an end, good or bad. False when there is none.
     pub fn settled(&self) -> bool {
-        let lines = self.lines.lock();
-        !lines.is_empty() && lines.values().all(|line| line.state.settled())
+        self.opening() == 0 && self.lines.lock().values().any(|line| line.wanted)
     }
 
     /// Newer versions of a corpus than the one that is opened, which can't be served.
@@ -145,15 +307,17 @@ impl Board {
     /// For the status page.
     pub fn to_json(&self) -> serde_json::Value {
         let lines = self.lines.lock();
-        let shards = lines.iter().map(|((corpus, shard), line)| {
+        let shards = lines.iter().map(|(place, line)| {
             serde_json::json!({
-                "corpus": corpus,
-                "shard": shard.to_string(),
-                "wanted": line.wanted.map(|version| version.0),
-                "serving": line.serving.map(|version| version.0),
+                "corpus": &*place.corpus,
+                "shard": place.shard.to_string(),
+                "wanted": line.version.filter(|_| line.wanted).map(|version| version.0),
+                "version": line.version.map(|version| version.0),
+                "serving": line.serving().map(|version| version.0),
                 "state": line.state.as_str(),
                 "documents": line.documents.to_string(),
                 "bytes": line.bytes.to_string(),
+                "fetched_bytes": line.fetched.to_string(),
                 "verified_bytes": line.verified.to_string(),
                 "last_error": line.last_error,
             })
@@ -161,3 +325,6 @@ impl Board {
         shards.collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

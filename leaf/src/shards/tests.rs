@@ -19,7 +19,7 @@ use crate::{
 const LONG: std::time::Duration = std::time::Duration::from_secs(30);
 
 fn line(parts: &Parts, number: u32) -> Line {
-    parts.shards.board.line(fixture::CORPUS, &ShardId::new("main", number)).unwrap()
+    parts.shards.board.lines(fixture::CORPUS, &ShardId::new("main", number)).remove(0)
 }
 
 fn flip(path: &Path, at: u64) {
@@ -57,7 +57,7 @@ async fn verified_shards_serve_from_a_directory_that_nobody_can_write() {
     assert_eq!(replies.iter().map(|reply| reply.documents_searched).sum::<u64>(), 60);
     for number in 0..3 {
         let line = line(&parts, number);
-        assert_eq!((line.state, line.serving), (State::Serving, Some(built.manifest.version)));
+        assert_eq!((line.state, line.serving()), (State::Serving, Some(built.manifest.version)));
         assert!(line.bytes > 0 && line.verified == line.bytes, "{line:?}");
     }
     assert_eq!(before, listing(&built.version_dir()), "nothing was written");
@@ -141,20 +141,11 @@ async fn a_version_of_other_rules_is_refused_by_name() {
     ] {
         fs::write(&path, text).unwrap();
         let parts = fixture::parts(config(1, 16), fixture::real());
-        let drain = canopy_common::drain::Drain::new();
-        let opener = super::open::Opener {
-            store: built.store.clone(),
-            shards: parts.shards.clone(),
-            threads: 1,
-            drain: drain.clone(),
-        };
-        let routing = built.routing();
-        let opening = tokio::spawn(async move { opener.run(&routing).await });
-        until("the refusal", || parts.shards.board.counts().contains_key(&State::Failed)).await;
-        assert!(line(&parts, 0).last_error.contains(why), "{}", line(&parts, 0).last_error);
-        // It is looked for again until the leaf leaves.
-        drain.start();
-        opening.await.unwrap();
+        let routing = built.routing().into();
+        fixture::follow(&parts, built.store.clone(), routing).await;
+        let line = line(&parts, 0);
+        assert!(line.last_error.contains(why), "{}", line.last_error);
+        assert!(line.state == State::Failed && line.due.is_some(), "it is looked for again: {line:?}");
     }
     fs::write(&path, original).unwrap();
 }
@@ -168,14 +159,8 @@ async fn a_newest_version_that_can_not_be_read_is_passed_over_aloud() {
     let mut routing = built.routing();
     routing.corpora.get_mut(fixture::CORPUS).unwrap().version = None;
     let parts = fixture::parts(config(1, 16), fixture::real());
-    let opener = super::open::Opener {
-        store: built.store.clone(),
-        shards: parts.shards.clone(),
-        threads: 1,
-        drain: canopy_common::drain::Drain::new(),
-    };
-    opener.run(&routing).await;
-    assert_eq!(line(&parts, 0).serving, Some(built.manifest.version));
+    fixture::follow(&parts, built.store.clone(), routing.into()).await;
+    assert_eq!(line(&parts, 0).serving(), Some(built.manifest.version));
     let passed_over = parts.shards.board.passed_over();
     assert_eq!((passed_over.len(), &passed_over[0]["version"]), (1, &serde_json::json!(9)));
     assert!(passed_over[0]["reason"].as_str().unwrap().contains("it is not a manifest"), "{passed_over:?}");
@@ -188,13 +173,7 @@ async fn a_shard_that_the_version_does_not_have_fails_and_the_others_serve() {
     let corpus = routing.corpora.get_mut(fixture::CORPUS).unwrap();
     corpus.shards.insert(ShardId::new("main", 7), vec!["leaf-1".into()].into());
     let parts = fixture::parts(config(1, 16), fixture::real());
-    let opener = super::open::Opener {
-        store: built.store.clone(),
-        shards: parts.shards.clone(),
-        threads: 4,
-        drain: canopy_common::drain::Drain::new(),
-    };
-    opener.run(&routing).await;
+    fixture::follow(&parts, built.store.clone(), routing.into()).await;
     assert_eq!((line(&parts, 0).state, line(&parts, 7).state), (State::Serving, State::Failed));
     assert!(line(&parts, 7).last_error.contains("has no shard main/7; its shards are: 1 main"));
 }
@@ -226,12 +205,14 @@ async fn a_file_that_is_cut_while_it_is_served_quarantines_its_shard() {
 #[tokio::test]
 async fn a_panic_makes_the_files_be_read_again() {
     let built = Built::new(&pages(40), 2).await;
-    let real = fixture::real();
-    let search: crate::node::SearchShard = Box::new(move |view, request, shard, stop| {
-        assert_ne!(shard, 0, "on purpose");
-        real(view, request, shard, stop)
-    });
-    let parts = fixture::parts(config(1, 16), search);
+    let panics = || -> crate::node::SearchShard {
+        let real = fixture::real();
+        Box::new(move |view, request, shard, stop| {
+            assert_ne!(shard, 0, "on purpose");
+            real(view, request, shard, stop)
+        })
+    };
+    let parts = fixture::parts(config(1, 16), panics());
     built.open_on(&parts).await;
     let node = crate::node::LeafNode::new(parts.clone());
     // Sound files: the shard stays.
@@ -240,8 +221,10 @@ async fn a_panic_makes_the_files_be_read_again() {
         ["failed", "answered"]
     );
     assert_eq!(line(&parts, 0).state, State::Serving);
-    // Damaged ones: a second view, since each is suspected once.
+    // Damaged ones: a second leaf, since each view is suspected once.
+    let parts = fixture::parts(config(1, 16), panics());
     built.open_on(&parts).await;
+    let node = crate::node::LeafNode::new(parts.clone());
     let file = built.manifest.shards[0].files.iter().max_by_key(|file| file.bytes).unwrap();
     flip(&built.version_dir().join(&file.path), file.bytes / 2);
     let _panicked = outcomes(node.search(context(2, LONG), built.request("fox")), 2).await;

@@ -25,7 +25,7 @@ const BLOCK: usize = 256 << 10;
 pub fn shard(
     version_dir: &Path,
     entry: &ShardEntry,
-    progress: &dyn Fn(u64) -> bool,
+    progress: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Vec<(PathBuf, File)>> {
     let directory = Manifest::shard_dir(&entry.shard);
     let mut open = Vec::with_capacity(entry.files.len());
@@ -47,7 +47,7 @@ fn content(
     mut source: &File,
     file: &FileEntry,
     shard: &ShardId,
-    progress: &dyn Fn(u64) -> bool,
+    progress: &mut dyn FnMut(u64) -> bool,
 ) -> Result<()> {
     let damaged = |reason: String| Error::Damaged { shard: shard.clone(), reason };
     let unreadable = |error: io::Error| damaged(format!("{} can't be read: {error}", file.path));

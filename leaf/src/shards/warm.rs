@@ -1,5 +1,11 @@
 //! The query that proves a shard: a word of its own dictionary, scored, and the stored document of its best hit read.
 //! It touches every kind of file of the shard. The same query answers "would it answer?" for readiness.
+//!
+//! Then warming: the version's own queries, and, when another version of the shard is served meanwhile, what the leaf was
+//! asked of late, in rounds until the new view answers within [`WARM_RATIO`] of the old one's median. Results are dropped.
+//! Without it the first people after a swap would wait for the disk.
+
+use std::time::Duration;
 
 use canopy_common::{error::Failure, ids::ShardId};
 use canopy_format::{
@@ -12,6 +18,9 @@ use canopy_proto::v1::{
     TermStatistics, query::Node,
 };
 
+use tokio::time::Instant;
+
+use super::pace::Pace;
 use crate::{
     error::{Error, Result},
     fetch::source,
@@ -19,6 +28,11 @@ use crate::{
     stop::Stop,
     view::ShardView,
 };
+
+/// Median of the new view over that of the old one that is warm enough.
+const WARM_RATIO: f64 = 1.5;
+/// Rounds through the sample at most.
+const ROUNDS: u32 = 4;
 
 /// Makes the probe of a freshly opened shard: a word that it has, or everything when it has no words.
 pub fn probe(view: &ShardView, manifest: &Manifest, entry: &ShardEntry) -> Result<SearchRequest> {
@@ -101,24 +115,82 @@ fn damaged(shard: &ShardId, reason: &str) -> Error {
     Error::Damaged { shard: shard.clone(), reason: reason.to_owned() }
 }
 
-/// Runs the version's warm-up queries; what they find does not matter, that they can be run does.
-pub fn run(view: &ShardView, manifest: &Manifest, entry: &ShardEntry, stop: &Stop) -> Result<()> {
-    let analyzer = Analyzer::new();
-    let mut languages: Vec<&str> = manifest.languages.keys().map(String::as_str).take(8).collect();
-    if languages.is_empty() {
-        languages.push(&manifest.schema.default_language);
-    }
-    for text in manifest.warmup.iter().take(MAX_WARMUP) {
-        let words = analyzer.query(text, &languages);
-        let should: Vec<Query> = words.into_iter().flat_map(|word| word.forms).map(term).collect();
-        if should.is_empty() || stop.now() {
-            continue;
+/// Warming one view that was opened and has proved itself.
+pub struct Warming<'a> {
+    /// The view.
+    pub view: &'a ShardView,
+    /// Its version.
+    pub manifest: &'a Manifest,
+    /// Its shard.
+    pub entry: &'a ShardEntry,
+    /// How much of a core may be taken.
+    pub pace: &'a Pace,
+    /// Ends the work.
+    pub stop: &'a Stop,
+}
+
+impl Warming<'_> {
+    /// Runs the version's warm-up queries; what they find does not matter, that they can be run does.
+    pub fn queries(&self) -> Result<()> {
+        let manifest = self.manifest;
+        let analyzer = Analyzer::new();
+        let mut languages: Vec<&str> = manifest.languages.keys().map(String::as_str).take(8).collect();
+        if languages.is_empty() {
+            languages.push(&manifest.schema.default_language);
         }
-        let query = Query { node: Some(Node::Bool(BoolQuery { should, ..Default::default() })) };
-        let result = search_shard::search(view, &request(query, manifest, entry), 0, stop);
-        if let Some(failure) = result.failure.filter(|failure| failure.class.retryable()) {
-            return Err(damaged(&view.shard, &format!("warm-up {text:?}: {failure}")));
+        let mut steps = self.pace.steps();
+        for text in manifest.warmup.iter().take(MAX_WARMUP) {
+            let words = analyzer.query(text, &languages);
+            let should: Vec<Query> = words.into_iter().flat_map(|word| word.forms).map(term).collect();
+            if should.is_empty() || self.stop.now() {
+                continue;
+            }
+            let query = Query { node: Some(Node::Bool(BoolQuery { should, ..Default::default() })) };
+            let asked = request(query, manifest, self.entry);
+            let result = search_shard::search(self.view, &asked, 0, self.stop);
+            if let Some(failure) = result.failure.filter(|failure| failure.class.retryable()) {
+                return Err(damaged(&self.view.shard, &format!("warm-up {text:?}: {failure}")));
+            }
+            steps.rest();
+        }
+        Ok(())
+    }
+
+    /// Asks the new view what this leaf was asked of late, until it answers about as fast as the one `before`. A version
+    /// that is slower by nature is not held back for ever: the rounds and the time have an end.
+    pub fn sample(&self, sample: &[SearchRequest], before: &ShardView, goes_on: &dyn Fn() -> bool) {
+        let Some(usual) = self.round(sample, before, goes_on) else { return };
+        for round in 1..=ROUNDS {
+            let Some(time) = self.round(sample, self.view, goes_on) else { return };
+            let ratio = time.as_secs_f64() / usual.as_secs_f64().max(1e-6);
+            tracing::debug!(shard = %self.view.shard, version = %self.view.version, round, ratio, "warming");
+            if ratio <= WARM_RATIO {
+                return;
+            }
         }
     }
-    Ok(())
+
+    /// Asks `view` all of the sample; the median time. `None`: nothing was asked.
+    fn round(&self, sample: &[SearchRequest], view: &ShardView, goes_on: &dyn Fn() -> bool) -> Option<Duration> {
+        let mut steps = self.pace.steps();
+        let mut times = Vec::with_capacity(sample.len());
+        for asked in sample {
+            if self.stop.now() || !goes_on() {
+                break;
+            }
+            let shard = ShardRequest {
+                shard: view.shard.to_string(),
+                k: 10,
+                documents: view.documents(),
+                after: None,
+            };
+            let asked = SearchRequest { version: view.version.0, shards: vec![shard], ..asked.clone() };
+            let start = Instant::now();
+            let _what_it_finds_does_not_matter = search_shard::search(view, &asked, 0, self.stop);
+            times.push(start.elapsed());
+            steps.rest();
+        }
+        times.sort_unstable();
+        times.get(times.len() / 2).copied()
+    }
 }

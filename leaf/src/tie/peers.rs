@@ -11,7 +11,7 @@ use canopy_common::{
     rpc::{self, ClientChannel, RpcConfig},
 };
 use canopy_proto::{SearchNode, client::NodeClient, v1::CancelRequest};
-use canopy_topology::{config::Role, routing::RoutingSnapshot};
+use canopy_topology::{config::Role, routing::Routing};
 use parking_lot::Mutex;
 use prometheus::IntCounter;
 use tokio::{runtime::Handle, sync::Semaphore};
@@ -24,27 +24,34 @@ const MOST: usize = 256;
 /// Sends a claim to a node; returns at once. Tests put something else in its place.
 pub type Tell = Box<dyn Fn(&NodeId, CancelRequest) + Send + Sync>;
 
+/// A twin and where its channel leads.
+struct Peer {
+    address: String,
+    client: NodeClient<ClientChannel>,
+}
+
 /// The other leaves.
 struct Peers {
     rpc: RpcConfig,
     net: NetIo,
-    routing: Arc<RoutingSnapshot>,
+    routing: Routing,
     runtime: Handle,
     places: Arc<Semaphore>,
-    known: Mutex<BTreeMap<NodeId, NodeClient<ClientChannel>>>,
+    known: Mutex<BTreeMap<NodeId, Peer>>,
     untold: IntCounter,
 }
 
 impl Peers {
     fn get(&self, node: &NodeId) -> Option<NodeClient<ClientChannel>> {
+        let routing = self.routing.now();
+        let leaf = routing.nodes.get(node).filter(|node| node.role == Role::Leaf)?;
         let mut known = self.known.lock();
-        if let Some(client) = known.get(node) {
-            return Some(client.clone());
+        if let Some(peer) = known.get(node).filter(|peer| peer.address == leaf.address) {
+            return Some(peer.client.clone());
         }
-        let peer = self.routing.nodes.get(node).filter(|node| node.role == Role::Leaf)?;
-        let channel = rpc::channel(&self.rpc, &self.net, &peer.address).ok()?;
+        let channel = rpc::channel(&self.rpc, &self.net, &leaf.address).ok()?;
         let client = NodeClient::new(channel, self.rpc.max_message.0 as usize);
-        known.insert(node.clone(), client.clone());
+        known.insert(node.clone(), Peer { address: leaf.address.clone(), client: client.clone() });
         Some(client)
     }
 
@@ -67,7 +74,7 @@ impl Peers {
 }
 
 /// Tells the leaves of `routing`; to be made inside the runtime. `untold` counts what did not arrive.
-pub fn tell(rpc: &RpcConfig, net: &NetIo, routing: &Arc<RoutingSnapshot>, untold: IntCounter) -> Tell {
+pub fn tell(rpc: &RpcConfig, net: &NetIo, routing: &Routing, untold: IntCounter) -> Tell {
     let peers = Peers {
         rpc: rpc.clone(),
         net: net.clone(),

@@ -6,6 +6,7 @@ use std::{sync::atomic::Ordering, time::Duration};
 
 use axum::{body::Body, http::Request, response::Response};
 use canopy_common::error::ErrorClass;
+use canopy_topology::routing::{CorpusRouting, RoutingSnapshot, VersionRouting};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
@@ -349,6 +350,12 @@ async fn cursors_of_elsewhere_and_of_gone_versions() {
     let mut next = crate::fixture::corpus(2, 30);
     next.manifest.version = canopy_common::ids::Version(8);
     tree.root.versions.publish(next);
+    let (response, _) = get(&tree, &format!("/v1/web/search?q=rust&cursor={cursor}")).await;
+    assert_eq!(response.status().as_u16(), 200, "the cursor's version is open beside the new one");
+    let held = [(canopy_common::ids::Version(8), VersionRouting::default())].into();
+    let web = CorpusRouting { versions: held, ..CorpusRouting::default() };
+    let corpora = [("web".to_owned(), web)].into();
+    tree.root.versions.follow(&RoutingSnapshot { corpora, ..RoutingSnapshot::default() });
     let (response, error) = get(&tree, &format!("/v1/web/search?q=rust&cursor={cursor}")).await;
     assert_eq!((response.status().as_u16(), &error["error"]["code"]), (410, &json!("CURSOR_EXPIRED")));
 }

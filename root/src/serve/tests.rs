@@ -10,12 +10,14 @@ use tonic_health::pb::{
     HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
 };
 
+use canopy_topology::routing::RoutingSnapshot;
+
 use super::*;
 use crate::fixture;
 use canopy_common::net::NetIo;
 
 /// One leaf that nobody runs.
-fn routing() -> Arc<RoutingSnapshot> {
+fn routing() -> Membership {
     let leaf = NodeConfig::at("leaf-0", Role::Leaf, "127.0.0.1:1");
     let placement = Placement {
         corpus: "web".into(),
@@ -23,8 +25,8 @@ fn routing() -> Arc<RoutingSnapshot> {
         replicas: vec!["leaf-0".into()],
         version: 0,
     };
-    let config = TopologyConfig { nodes: vec![leaf], placements: vec![placement] };
-    Arc::new(RoutingSnapshot::from_static(&config).unwrap())
+    let config = TopologyConfig { nodes: vec![leaf], placements: vec![placement], ..TopologyConfig::default() };
+    RoutingSnapshot::from_static(&config).unwrap().into()
 }
 
 async fn store(dir: &std::path::Path) -> VersionStore {
@@ -72,7 +74,7 @@ async fn a_whole_root_over_tcp_starts_answers_and_leaves() {
         gather: GatherConfig::default().into(),
         rpc: rpc.clone(),
         store: store(dir.path()).await,
-        routing: routing(),
+        membership: routing(),
         http,
         grpc: Some(grpc),
     };

@@ -1,15 +1,17 @@
 //! Tests of `versions`: what its module comment promises.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
+use canopy_common::{drain::Drain, ids::Epoch};
 use canopy_format::{
     manifest::FORMAT,
-    store::{Corpus, Ordering},
+    store::{Corpus, Ordering, VersionStore},
 };
-use canopy_topology::routing::CorpusRouting;
+use canopy_topology::routing::{CorpusRouting, Pin, Routing, VersionRouting};
 use object_store::{ObjectStoreExt, memory::InMemory};
+use prometheus::IntGauge;
 
-use super::*;
+use super::{open::open, *};
 use crate::fixture;
 
 /// Writes a version with its statistics into a store.
@@ -52,7 +54,26 @@ fn gauge() -> IntGauge {
 
 fn routing(version: Option<u64>) -> RoutingSnapshot {
     let corpus = CorpusRouting { version: version.map(Version), ..Default::default() };
-    RoutingSnapshot { corpora: BTreeMap::from([("web".to_owned(), corpus)]), ..Default::default() }
+    RoutingSnapshot { epoch: Epoch(1), corpora: BTreeMap::from([("web".to_owned(), corpus)]), ..Default::default() }
+}
+
+/// Follows `routing` until every corpus is open.
+async fn keep_until_open(versions: &Versions, store: &VersionStore, routing: RoutingSnapshot, gauge: &IntGauge) {
+    let (routing, drain) = (Routing::from(routing), Drain::new());
+    let opening = Opening { store, cache_dir: "nowhere", drain: &drain, passed_over: gauge };
+    let open = async {
+        while !versions.opening().is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    soon(async {
+        tokio::select! {
+            biased;
+            () = keep(versions, &routing, opening) => {}
+            () = open => {}
+        }
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -63,8 +84,7 @@ async fn the_pinned_or_newest_version_is_opened_in_place() {
     for (pinned, expected) in [(None, 9), (Some(7), 7)] {
         let versions = Versions::expecting(["web".to_owned()]);
         assert_eq!(versions.opening().len(), 1);
-        let (routing, drain) = (routing(pinned), Drain::new());
-        soon(open_all(&versions, &store, &routing, "nowhere", &drain, &gauge())).await;
+        keep_until_open(&versions, &store, routing(pinned), &gauge()).await;
         let state = versions.corpus("web").unwrap();
         assert_eq!(state.manifest.version, Version(expected));
         assert_eq!(state.statistics.id(), state.manifest.statistics.id);
@@ -105,8 +125,7 @@ async fn a_newest_version_that_can_not_be_served_is_passed_over_aloud_and_a_pinn
     ] {
         std::fs::write(&manifest, &text).unwrap();
         let (versions, gauge) = (Versions::expecting(["web".to_owned()]), gauge());
-        let (unpinned, drain) = (routing(None), Drain::new());
-        soon(open_all(&versions, &store, &unpinned, "nowhere", &drain, &gauge)).await;
+        keep_until_open(&versions, &store, routing(None), &gauge).await;
         let open = versions.corpus("web").unwrap();
         assert_eq!((open.manifest.version, gauge.get()), (Version(7), 1));
         let passed = versions.passed_over();
@@ -148,11 +167,10 @@ async fn damage_and_foreign_analysis_are_refused_by_name() {
 async fn what_can_not_be_opened_is_tried_again_and_told() {
     let (_dir, store) = local();
     let versions = Versions::expecting(["web".to_owned()]);
-    let (routing, drain) = (routing(None), Drain::new());
     let gauge = gauge();
-    let opening = open_all(&versions, &store, &routing, "nowhere", &drain, &gauge);
+    let opening = keep_until_open(&versions, &store, routing(None), &gauge);
     let published = async {
-        while versions.opening()[0].contains("being opened") {
+        while versions.opening().first().is_some_and(|why| why.contains("being opened")) {
             tokio::task::yield_now().await;
         }
         let error = versions.corpus("web").err().unwrap();
@@ -169,6 +187,63 @@ async fn a_process_that_drains_stops_trying() {
     let versions = Versions::expecting(["web".to_owned()]);
     let drain = Drain::new();
     drain.start();
-    open_all(&versions, &store, &routing(None), "nowhere", &drain, &gauge()).await;
+    let opening =
+        Opening { store: &store, cache_dir: "nowhere", drain: &drain, passed_over: &gauge() };
+    soon(keep(&versions, &routing(None).into(), opening)).await;
     assert_eq!(versions.opening().len(), 1);
+}
+
+#[tokio::test]
+async fn versions_come_and_go_with_the_snapshot_and_each_query_gets_one() {
+    let (_dir, store) = local();
+    for version in [7, 9] {
+        publish(&store, |manifest| manifest.version = Version(version)).await;
+    }
+    let snapshot = |epoch, pins: &[(u64, u32)], versions: &[u64]| {
+        let pins = pins.iter().map(|(version, share)| Pin { version: Version(*version), share: *share });
+        let held = versions.iter().map(|version| (Version(*version), VersionRouting::default()));
+        let corpus =
+            CorpusRouting { pins: pins.collect(), versions: held.collect(), ..CorpusRouting::default() };
+        RoutingSnapshot { epoch: Epoch(epoch), corpora: [("web".to_owned(), corpus)].into(), ..Default::default() }
+    };
+    let versions = Versions::expecting([]);
+    let (routing, drain, gauge) = (Routing::from(RoutingSnapshot::default()), Drain::new(), gauge());
+    let opening = Opening { store: &store, cache_dir: "nowhere", drain: &drain, passed_over: &gauge };
+    let resident = |wanted: &[u64]| {
+        let wanted: Vec<_> = wanted.iter().map(|version| ("web".to_owned(), Version(*version))).collect();
+        let versions = &versions;
+        async move {
+            while versions.resident() != wanted {
+                tokio::task::yield_now().await;
+            }
+        }
+    };
+    let chosen = |choice| {
+        versions.choose("web", &routing.now(), choice).map(|state| state.manifest.version.0)
+    };
+    let told = async {
+        assert!(matches!(chosen(Choice::Pinned(0)), Err(Error::UnknownCorpus(_))));
+        routing.publish(snapshot(1, &[(7, 10_000)], &[7]));
+        resident(&[7]).await;
+        routing.publish(snapshot(2, &[(7, 9_900), (9, 100)], &[7, 9]));
+        assert_eq!(chosen(Choice::Pinned(9_950)).unwrap(), 7, "9 is not open yet");
+        resident(&[7, 9]).await;
+        assert_eq!((chosen(Choice::Pinned(5)).unwrap(), chosen(Choice::Pinned(9_950)).unwrap()), (7, 9));
+        assert_eq!(chosen(Choice::Named(Version(9))).unwrap(), 9);
+        assert_eq!(chosen(Choice::Cursor(Version(7))).unwrap(), 7);
+        assert_eq!(versions.corpus("web").unwrap().manifest.version, Version(7));
+        routing.publish(snapshot(3, &[(9, 10_000)], &[9]));
+        resident(&[9]).await;
+        assert!(matches!(chosen(Choice::Cursor(Version(7))), Err(Error::CursorExpired(Version(7)))));
+        let error = chosen(Choice::Named(Version(7))).unwrap_err().to_string();
+        assert!(error.contains("v7 is not resident here; v9 is"), "{error}");
+    };
+    soon(async {
+        tokio::select! {
+            biased;
+            () = keep(&versions, &routing, opening) => {}
+            () = told => {}
+        }
+    })
+    .await;
 }

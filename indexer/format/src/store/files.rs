@@ -80,6 +80,25 @@ impl VersionStore {
         tokio::fs::rename(&partial, target).await.map_err(fail)
     }
 
+    /// A part of a file of a version: at most `most` bytes from `start`, which is within it. Never empty.
+    pub async fn read_range(
+        &self,
+        corpus: &str,
+        version: Version,
+        file: &FileEntry,
+        start: u64,
+        most: u64,
+    ) -> Result<bytes::Bytes> {
+        check_corpus(corpus)?;
+        let end = file.bytes.min(start.saturating_add(most));
+        let bytes = self.objects.get_range(&object(corpus, version, &file.path), start..end).await?;
+        if bytes.is_empty() {
+            let reason = format!("it ends before byte {end} of {}", file.bytes);
+            return Err(Error::Damaged { file: file.path.clone(), reason });
+        }
+        Ok(bytes)
+    }
+
     /// Makes the version visible: writes the manifest, create-only. The version must have been claimed, and all of its
     /// files must be in place with the lengths that the manifest says.
     pub async fn publish(&self, manifest: &Manifest) -> Result<()> {

@@ -1,0 +1,28 @@
+//! What the leaf tells the topology service of its shards.
+//!
+//! Rule: what is tried again by itself (the store is away) is still loading; what will not get better by itself is a failure,
+//! with its reason.
+
+use canopy_topology::link::{Condition, Holding, Progress};
+
+use super::{Board, Line, State};
+
+/// Every line whose version is known.
+pub fn condition(board: &Board) -> Condition {
+    let each = board.all().into_iter().filter_map(|(place, line)| {
+        let version = line.version.or(place.version)?;
+        let progress = progress(&line);
+        Some(Holding { corpus: place.corpus.to_string(), version, shard: Some(place.shard), progress })
+    });
+    Condition { holdings: each.collect(), trials: Vec::new() }
+}
+
+fn progress(line: &Line) -> Progress {
+    match (line.state, line.given_up) {
+        (State::Serving, _) => Progress::Resident,
+        (State::Retiring, _) => Progress::Retiring,
+        (State::Quarantined, _) => Progress::Failed { reason: line.last_error.clone(), everywhere: false },
+        (State::Failed, Some(everywhere)) => Progress::Failed { reason: line.last_error.clone(), everywhere },
+        _ => Progress::Loading,
+    }
+}

@@ -1,0 +1,181 @@
+//! A leaf that follows a routing snapshot through swaps, rollbacks and damage, while it answers.
+
+use canopy_common::ids::{Epoch, ShardId};
+use canopy_proto::{SearchNode, v1::ShardReply};
+use canopy_topology::routing::{CorpusRouting, Replicas, VersionRouting};
+use object_store::{ObjectStoreExt, memory::InMemory};
+
+use super::*;
+use crate::{
+    fixture::{self, Built, CORPUS, context, outcomes, pages, until},
+    node::{LeafNode, Parts},
+    reply::outcome_word,
+    shards::Line,
+};
+
+const LONG: Duration = Duration::from_secs(30);
+
+/// A leaf that follows; the snapshot of epoch 0 says nothing.
+struct Following {
+    parts: Arc<Parts>,
+    node: LeafNode,
+    routing: Routing,
+    epoch: u64,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Following {
+    fn new(store: VersionStore, config: LeafConfig) -> Self {
+        let parts = fixture::parts(config, fixture::real());
+        let routing = Routing::from(RoutingSnapshot::default());
+        let (config, recent) = (parts.config.clone(), parts.recent.clone());
+        let lifecycle = Lifecycle::new(store, parts.shards.clone(), config, recent, parts.drain.clone());
+        let task = tokio::spawn(Arc::new(lifecycle).run(routing.clone()));
+        Self { node: LeafNode::new(parts.clone()), parts, routing, epoch: 0, task }
+    }
+
+    /// From now on the leaf should hold these versions of `shards` shards.
+    fn want(&mut self, versions: &[Version], shards: u32) {
+        let leaf: Arc<[NodeId]> = [self.parts.shards.node.clone()].into();
+        let all: Replicas =
+            (0..shards).map(|number| (ShardId::new("main", number), leaf.clone())).collect();
+        let each = versions.iter().map(|version| {
+            (*version, VersionRouting { wanted: all.clone(), held: Replicas::new() })
+        });
+        let corpus = CorpusRouting { versions: each.collect(), ..CorpusRouting::default() };
+        self.epoch += 1;
+        let corpora = [(CORPUS.to_owned(), corpus)].into();
+        self.routing.publish(RoutingSnapshot { epoch: Epoch(self.epoch), corpora, ..Default::default() });
+    }
+
+    fn lines(&self, version: Version) -> Vec<Line> {
+        let all = self.parts.shards.board.all();
+        all.into_iter().filter(|(place, _)| place.version == Some(version)).map(|(_, line)| line).collect()
+    }
+
+    async fn serves(&self, version: Version, shards: usize) {
+        let serving = |line: &Line| line.state == State::Serving;
+        until("the version serves", || {
+            let lines = self.lines(version);
+            lines.len() == shards && lines.iter().all(serving)
+        })
+        .await;
+    }
+
+    async fn ask(&self, built: &Built) -> Vec<ShardReply> {
+        let shards = built.manifest.shards.len() as u32;
+        outcomes(self.node.search(context(1, LONG), built.request("fox")), shards).await
+    }
+}
+
+fn found(replies: &[ShardReply]) -> (Vec<&'static str>, u64) {
+    (replies.iter().map(outcome_word).collect(), replies.iter().map(|reply| reply.documents_searched).sum())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_swap_answers_from_both_versions_and_a_rollback_opens_nothing() {
+    let mut first = Built::new(&pages(30), 2).await;
+    let old = first.manifest.clone();
+    let mut config = fixture::config(1, 16);
+    config.retain = canopy_common::config::Time::ms(600_000);
+    let mut leaf = Following::new(first.store.clone(), config);
+    assert!(!leaf.parts.shards.board.settled(), "nothing is known yet");
+    leaf.want(&[old.version], 2);
+    leaf.serves(old.version, 2).await;
+    for _ in 0..16 {
+        leaf.ask(&first).await;
+    }
+    first.next(&pages(60)).await;
+    leaf.want(&[old.version, first.manifest.version], 2);
+    leaf.serves(first.manifest.version, 2).await;
+    assert_eq!(found(&leaf.ask(&first).await), (vec!["answered"; 2], 60));
+    // The old one is wanted no more, and answers on for whoever is pinned to it.
+    leaf.want(&[first.manifest.version], 2);
+    until("it retires", || leaf.lines(old.version).iter().all(|line| line.state == State::Retiring)).await;
+    let new = std::mem::replace(&mut first.manifest, old.clone());
+    assert_eq!(found(&leaf.ask(&first).await), (vec!["answered"; 2], 30));
+    let verified: Vec<_> = leaf.lines(old.version).iter().map(|line| line.verified).collect();
+    leaf.want(&[old.version], 2);
+    leaf.serves(old.version, 2).await;
+    let after: Vec<_> = leaf.lines(old.version).iter().map(|line| line.verified).collect();
+    assert_eq!(verified, after, "a rollback reads nothing");
+    assert!(leaf.lines(new.version).iter().all(|line| line.state == State::Retiring));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_versions_that_come_at_once_the_last_serves_and_the_others_are_gone() {
+    let mut built = Built::new(&pages(30), 2).await;
+    let mut versions = vec![built.manifest.version];
+    for count in [40, 50, 60] {
+        built.next(&pages(count)).await;
+        versions.push(built.manifest.version);
+    }
+    let mut config = fixture::config(1, 16);
+    config.retain = canopy_common::config::Time::ms(0);
+    let mut leaf = Following::new(built.store.clone(), config);
+    for version in &versions {
+        leaf.want(&[*version], 2);
+        tokio::task::yield_now().await;
+    }
+    let last = versions[3];
+    leaf.serves(last, 2).await;
+    until("the others end", || leaf.parts.shards.board.all().len() == 2).await;
+    assert_eq!(found(&leaf.ask(&built).await), (vec!["answered"; 2], 60));
+    assert_eq!(leaf.parts.shards.directory.snapshot().all().count(), 2, "nothing else is mapped");
+    until("leases end", || {
+        leaf.parts.shards.leases.sweep();
+        leaf.parts.shards.leases.len() == 2
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shard_of_a_remote_store_that_came_damaged_is_fetched_again() {
+    let built = Built::new(&pages(30), 1).await;
+    let objects = Arc::new(InMemory::new());
+    let store = VersionStore::remote(objects.clone());
+    let local = built.store.local().unwrap().clone();
+    let mut open = vec![local.clone()];
+    while let Some(directory) = open.pop() {
+        for entry in std::fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                open.push(path);
+            } else {
+                let name = path.strip_prefix(&local).unwrap().to_str().unwrap();
+                objects.put(&name.into(), std::fs::read(&path).unwrap().into()).await.unwrap();
+            }
+        }
+    }
+    let cache = tempfile::tempdir().unwrap();
+    let config = LeafConfig {
+        cache_dir: cache.path().to_str().unwrap().to_owned(),
+        retain: canopy_common::config::Time::ms(0),
+        ..fixture::config(1, 16)
+    };
+    let version = built.manifest.version;
+    // A whole file of the right length with another content, as a bad disk leaves it.
+    let file = built.manifest.shards[0].files.iter().max_by_key(|file| file.bytes).unwrap();
+    let damaged = cache.path().join(VersionStore::version_path(CORPUS, version)).join(&file.path);
+    std::fs::create_dir_all(damaged.parent().unwrap()).unwrap();
+    std::fs::write(&damaged, vec![0; file.bytes as usize]).unwrap();
+    let mut leaf = Following::new(store, config);
+    leaf.want(&[version], 1);
+    until("the damage is found", || {
+        leaf.lines(version).first().is_some_and(|line| line.state == State::Failed)
+    })
+    .await;
+    assert!(!damaged.exists(), "it is not kept");
+    assert!(leaf.lines(version)[0].last_error.contains("BLAKE3"));
+    leaf.serves(version, 1).await;
+    assert_eq!(found(&leaf.ask(&built).await), (vec!["answered"], 30));
+    leaf.want(&[], 0);
+    until("it is gone", || leaf.parts.shards.board.all().is_empty()).await;
+    until("its files are gone", || !damaged.exists()).await;
+}

@@ -1,0 +1,63 @@
+//! The topology service at the far end of a gRPC channel. Calls are boxed and own their channel, so that whoever makes them
+//! need not know what the channel is made of.
+
+use futures::{FutureExt, future::BoxFuture};
+use tonic::{
+    Status, Streaming,
+    body::Body,
+    client::GrpcService,
+    codegen::{Body as HttpBody, Bytes, StdError},
+};
+
+use crate::topology::{
+    CommandReply, CommandRequest, NodeReport, ReportReply, RoutingUpdate, ShowReply, ShowRequest, WatchRequest,
+    topology_client::TopologyClient,
+};
+
+/// Largest snapshot that is taken, bytes: tens of thousands of leaves.
+const MOST: usize = 256 << 20;
+
+/// A call under way.
+type Call<T> = BoxFuture<'static, Result<T, Status>>;
+
+/// Client side of a topology service, over any (layered) channel.
+#[derive(Clone)]
+pub struct TopologyPeer<C>(TopologyClient<C>);
+
+impl<C> TopologyPeer<C>
+where
+    C: GrpcService<Body> + Clone + Send + Sync + 'static,
+    C::Error: Into<StdError>,
+    C::ResponseBody: HttpBody<Data = Bytes> + Send + 'static,
+    <C::ResponseBody as HttpBody>::Error: Into<StdError> + Send,
+    C::Future: Send,
+{
+    /// Wraps a channel.
+    pub fn new(channel: C) -> Self {
+        Self(TopologyClient::new(channel).max_decoding_message_size(MOST).max_encoding_message_size(MOST))
+    }
+
+    /// Snapshots from now on.
+    pub fn watch(&self, request: WatchRequest) -> Call<Streaming<RoutingUpdate>> {
+        let mut client = self.0.clone();
+        async move { Ok(client.watch(request).await?.into_inner()) }.boxed()
+    }
+
+    /// How a node is.
+    pub fn report(&self, report: NodeReport) -> Call<ReportReply> {
+        let mut client = self.0.clone();
+        async move { Ok(client.report(report).await?.into_inner()) }.boxed()
+    }
+
+    /// What an operator wants.
+    pub fn command(&self, request: CommandRequest) -> Call<CommandReply> {
+        let mut client = self.0.clone();
+        async move { Ok(client.command(request).await?.into_inner()) }.boxed()
+    }
+
+    /// What the service knows.
+    pub fn show(&self, request: ShowRequest) -> Call<ShowReply> {
+        let mut client = self.0.clone();
+        async move { Ok(client.show(request).await?.into_inner()) }.boxed()
+    }
+}

@@ -1,0 +1,53 @@
+//! From a version in the store to one that queries can carry the numbers of: manifest, statistics, verified.
+//!
+//! Statistics of a local store are read in place; those of a remote one are fetched once into the cache directory. A newest
+//! version that can't be used is passed over and named in the log, on the status page and in a metric; a pinned one is
+//! an error.
+
+use std::path::PathBuf;
+
+use canopy_common::ids::Version;
+use canopy_format::{
+    manifest::Manifest,
+    statistics::Statistics,
+    store::{Found, VersionStore},
+};
+
+use super::CorpusState;
+use crate::error::{Error, Result};
+
+/// Reads and verifies the pinned version, or the newest that can be served.
+pub async fn open(
+    store: &VersionStore,
+    corpus: &str,
+    pinned: Option<Version>,
+    cache_dir: &str,
+) -> Result<CorpusState> {
+    let Found { manifest, passed_over } = store.to_serve(corpus, pinned).await?;
+    let path = statistics_file(store, &manifest, cache_dir).await?;
+    let entry = manifest.statistics.clone();
+    let opened = tokio::task::spawn_blocking(move || Statistics::open(&path, &entry)).await;
+    let statistics = opened.map_err(|error| io("statistics", std::io::Error::other(error)))??;
+    Ok(CorpusState { passed_over, ..CorpusState::new(manifest, statistics) })
+}
+
+fn io(what: impl Into<String>, source: std::io::Error) -> Error {
+    Error::Io { what: what.into(), source }
+}
+
+/// Where the statistics lie on this machine; fetched first when the store is remote.
+async fn statistics_file(store: &VersionStore, manifest: &Manifest, cache_dir: &str) -> Result<PathBuf> {
+    let file = &manifest.statistics.file;
+    if let Some(dir) = store.version_dir(&manifest.corpus, manifest.version) {
+        return Ok(dir.join(&file.path));
+    }
+    // Named by content: a file that is complete is right for whichever version names it.
+    let target = PathBuf::from(cache_dir).join(format!("{}-{}.fst", manifest.corpus, file.blake3));
+    if tokio::fs::metadata(&target).await.is_ok_and(|found| found.len() == file.bytes) {
+        return Ok(target);
+    }
+    let fail = |error| io(format!("root.cache_dir {cache_dir}"), error);
+    tokio::fs::create_dir_all(cache_dir).await.map_err(fail)?;
+    store.get_file(&manifest.corpus, manifest.version, file, &target).await?;
+    Ok(target)
+}

@@ -1,0 +1,191 @@
+//! What a rollout would do, before it does it: the machine itself, run on a copy of the state in which every load and
+//! every judgement is fine. So what is printed is what happens, as long as nothing fails. Units: bytes, queries/s,
+//! seconds.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use canopy_common::ids::{NodeId, ShardId, Version};
+use serde::Serialize;
+
+use super::{
+    event::{Effect, Event},
+    policy::{Policy, Step},
+    seen::{Hold, Replica, Report},
+    state::{Phase, State},
+    step::step,
+};
+
+/// What is known of the load.
+#[derive(Debug, Clone, Default)]
+pub struct Load {
+    /// Queries per second of the corpus.
+    pub queries_per_second: f64,
+    /// Bytes of each shard of the new version.
+    pub bytes: BTreeMap<ShardId, u64>,
+}
+
+/// What a rollout would do.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct DryRun {
+    /// Whether it would begin at once, wait, supersede or be refused.
+    pub answer: Vec<String>,
+    /// Its steps.
+    pub steps: Vec<StepPlan>,
+    /// What to know before starting it.
+    pub warnings: Vec<String>,
+}
+
+/// One step.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct StepPlan {
+    /// The policy's.
+    #[serde(flatten)]
+    pub step: Step,
+    /// Loads before it, one after the other.
+    pub waves: Vec<Wave>,
+    /// Least replicas of a shard that hold the new version then.
+    pub rows: usize,
+    /// Queries per second at each replica of the new version.
+    pub new_replica_qps: f64,
+    /// And at each of the old version's, when the replicas that hold both take their part of the new one's too.
+    pub old_replica_qps: f64,
+    /// Until the sample is there, at this rate; `None`: never.
+    pub sample_seconds: Option<f64>,
+}
+
+/// Replicas that load together.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Wave {
+    /// How many.
+    pub replicas: usize,
+    /// On so many leaves.
+    pub leaves: usize,
+    /// Bytes that are fetched.
+    pub bytes: u64,
+}
+
+/// Runs a rollout to `to` on a copy of the state.
+pub fn dry_run(state: &State, to: Version, policy: &Policy, supersede: bool, load: &Load) -> DryRun {
+    let start = |policy: Policy| Event::Start { to, by: "dry run".to_owned(), policy, supersede };
+    let (_, effects) = step(state, start(policy.clone()));
+    let said = effects.into_iter().filter_map(|effect| match effect {
+        Effect::Audit { what, .. } => Some(what),
+        Effect::Refused { reason } => Some(format!("refused: {reason}")),
+        _ => None,
+    });
+    let mut run = DryRun { answer: said.collect(), steps: Vec::new(), warnings: Vec::new() };
+    let policy = if state.live.is_none() { policy.first() } else { policy.clone() };
+    if !policy.problems().is_empty() || state.seen.placed.is_empty() || state.live == Some(to) {
+        return run;
+    }
+
+    let mut waves = waves(state, to, &policy, load);
+    let mut before = 0;
+    for (at, step) in policy.steps.iter().enumerate() {
+        let rows = |nodes: &Vec<NodeId>| Policy::rows(step.percent, nodes.len());
+        let least = state.seen.placed.values().map(rows).min().unwrap_or(0);
+        let fewest = state.seen.placed.values().map(Vec::len).min().unwrap_or(0);
+        let share = load.queries_per_second * f64::from(step.percent) / 100.0;
+        let plan = StepPlan {
+            step: step.clone(),
+            waves: waves.remove(&at).unwrap_or_default(),
+            rows: least,
+            new_replica_qps: share / least.max(1) as f64,
+            old_replica_qps: (load.queries_per_second - share) / fewest.max(1) as f64,
+            sample_seconds: (share > 0.0).then(|| step.sample as f64 / share),
+        };
+        run.warnings.extend(warnings(&plan, before, &policy, load));
+        before = step.percent;
+        run.steps.push(plan);
+    }
+    run.warnings.extend(warnings_of_the_tree(state, &policy));
+    run
+}
+
+/// The loads before each step.
+fn waves(state: &State, to: Version, policy: &Policy, load: &Load) -> BTreeMap<usize, Vec<Wave>> {
+    let mut quick = policy.clone();
+    let at_once = canopy_common::config::Time::ms(0);
+    quick.steps.iter_mut().for_each(|step| (step.bake, step.sample) = (at_once, 0));
+    let mut model = State { live: state.live, seen: state.seen.clone(), ..State::default() };
+    let mut waves: BTreeMap<usize, Vec<Wave>> = BTreeMap::new();
+    (model, _) = step(&model, Event::Start { to, by: String::new(), policy: quick, supersede: false });
+    model.seen.roots.insert(to);
+    let mut event = Event::Restarted;
+    loop {
+        let (next, effects) = step(&model, event);
+        let at = match next.active.as_ref().map(|rollout| &rollout.phase) {
+            Some(Phase::Load { step }) => *step,
+            _ => return waves,
+        };
+        model = next;
+        let loads = effects.into_iter().filter_map(|effect| match effect {
+            Effect::Load { version, replicas } if version == to => Some(replicas),
+            _ => None,
+        });
+        let started: Vec<Replica> = loads.flatten().collect();
+        if started.is_empty() {
+            return waves;
+        }
+        let leaves: BTreeSet<&NodeId> = started.iter().map(|replica| &replica.node).collect();
+        let bytes = started.iter().filter_map(|replica| load.bytes.get(&replica.shard)).sum();
+        let wave = Wave { replicas: started.len(), leaves: leaves.len(), bytes };
+        waves.entry(at).or_default().push(wave);
+        let held = |replica| Report { replica, version: to, hold: Hold::Resident };
+        event = Event::Held(started.into_iter().map(held).collect());
+    }
+}
+
+fn warnings(plan: &StepPlan, before: u8, policy: &Policy, load: &Load) -> Vec<String> {
+    let mut found = Vec::new();
+    let percent = plan.step.percent;
+    let minutes = (plan.step.bake.0 + policy.gate_limit.0).as_secs_f64();
+    if percent > 0 && plan.step.sample > 0 && load.queries_per_second > 0.0 {
+        let needed = plan.sample_seconds.unwrap_or(f64::INFINITY);
+        if needed > minutes {
+            found.push(format!(
+                "at {:.1} queries/s the sample of the {percent} % step takes {needed:.0} s and it halts after {minutes:.0} \
+                 s; lower its sample or raise gate_limit",
+                load.queries_per_second
+            ));
+        }
+    }
+    if percent > 1 && before == 0 {
+        found.push(format!(
+            "the first queries that are answered from it are {percent} % at once; put a step of 1 % before"
+        ));
+    }
+    found
+}
+
+fn warnings_of_the_tree(state: &State, policy: &Policy) -> Vec<String> {
+    let mut found = Vec::new();
+    let placed = &state.seen.placed;
+    let single: Vec<&ShardId> =
+        placed.iter().filter(|(_, nodes)| nodes.len() == 1).map(|(shard, _)| shard).collect();
+    if let Some(first) = single.first() {
+        found.push(format!(
+            "{} of {} shards have a single replica ({first}, …): it loads while it serves, and above 1 % the loss of its \
+             leaf is the loss of both versions",
+            single.len(),
+            placed.len()
+        ));
+    }
+    let fewest = placed.values().map(Vec::len).min().unwrap_or(0);
+    if policy.max_unavailable as usize >= fewest && fewest > 1 {
+        found.push(format!(
+            "max_unavailable is {} and some shard has {fewest} replicas; one of them is always left alone",
+            policy.max_unavailable
+        ));
+    }
+    if !state.seen.away.is_empty() {
+        let names: Vec<String> = state.seen.away.iter().take(5).map(ToString::to_string).collect();
+        found.push(format!("{} leaves are away: {}", state.seen.away.len(), names.join(", ")));
+    }
+    if state.live.is_none() {
+        found.push(
+            "it is the corpus's first version: nothing to compare it with, nothing to go back to".to_owned(),
+        );
+    }
+    found
+}

@@ -1,0 +1,266 @@
+//! Where the rollouts of a corpus stand: the version that serves, the rollout under way, the one that waits behind it,
+//! and how the last ones ended. Plain data that is stored after each step; nothing else has to be remembered, so that a
+//! service that is killed and started again goes on from what it reads. Units: milliseconds of the service's own
+//! running time, told by ticks: a wall clock that jumps neither ends a bake time nor stretches it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use canopy_common::ids::Version;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    policy::{Policy, Step},
+    seen::{Replica, Seen},
+};
+
+/// Ended rollouts that are remembered.
+pub const REMEMBERED: usize = 32;
+
+/// Of one corpus.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct State {
+    /// What queries are pinned to unless a rollout says otherwise; `None`: the corpus has no version yet.
+    pub live: Option<Version>,
+    /// The tree, as told.
+    pub seen: Seen,
+    /// The rollout under way.
+    pub active: Option<Rollout>,
+    /// The one that begins when that has ended.
+    pub waiting: Option<Request>,
+    /// How the last ones ended, newest last.
+    pub ended: Vec<Ended>,
+    /// Number of the last request.
+    pub requests: u64,
+}
+
+/// What was asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Request {
+    /// Number, growing.
+    pub id: u64,
+    /// The new version.
+    pub to: Version,
+    /// Who asked.
+    pub by: String,
+    /// How it goes.
+    pub policy: Policy,
+}
+
+/// A rollout under way.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rollout {
+    /// What was asked for.
+    pub request: Request,
+    /// What served when it began; `None`: nothing.
+    pub from: Option<Version>,
+    /// Where it is.
+    pub phase: Phase,
+    /// Why it does not go on.
+    pub stop: Option<Stop>,
+    /// Time in this phase, stops left out.
+    pub spent_ms: u64,
+    /// Time of this halt.
+    pub halted_ms: u64,
+    /// Number of the judgement that is waited for; a verdict with another number is old.
+    pub gate: u32,
+    /// Whether that judgement was a pass.
+    pub passed: bool,
+    /// Replicas that were told to load the new version.
+    pub started: BTreeSet<Replica>,
+    /// Replicas that could not, with reasons; they are left out until somebody says resume.
+    pub failed: BTreeMap<String, Failed>,
+}
+
+/// A replica that could not load.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failed {
+    /// Which.
+    pub replica: Replica,
+    /// Why.
+    pub reason: String,
+}
+
+/// Where a rollout is. Steps are numbered as in its policy.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// Replicas load, until there are enough for the step; queries go as in the step before.
+    Load {
+        /// Next step.
+        step: usize,
+    },
+    /// The step's share of queries goes to the new version and is judged.
+    Bake {
+        /// This step.
+        step: usize,
+    },
+    /// The new version is live; the old one stays resident, for a rollback.
+    Retain,
+    /// No new query goes to the new version; it stays resident for those that are pinned to it.
+    Back {
+        /// How it will have ended.
+        outcome: Outcome,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// Why a rollout does not go on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stop {
+    /// Somebody wanted it.
+    Paused {
+        /// Who.
+        by: String,
+    },
+    /// A judgement or a failure.
+    Halted {
+        /// Which.
+        reason: String,
+    },
+}
+
+/// How a rollout ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// The new version serves.
+    Serving,
+    /// A later request took its place.
+    Superseded,
+    /// The version could not be loaded.
+    Failed,
+    /// A judgement, or somebody, turned back.
+    RolledBack,
+    /// Somebody stopped it.
+    Aborted,
+}
+
+/// A rollout that has ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ended {
+    /// Number of the request.
+    pub id: u64,
+    /// What served when it began.
+    pub from: Option<Version>,
+    /// The new version.
+    pub to: Version,
+    /// How.
+    pub outcome: Outcome,
+    /// Why.
+    pub reason: String,
+}
+
+impl State {
+    /// Nothing serves yet.
+    pub fn empty() -> Self {
+        Self::default()
+    }
+
+    /// A version serves already: a static set-up taken over.
+    pub fn serving(live: Version) -> Self {
+        Self { live: Some(live), ..Self::default() }
+    }
+
+    /// Versions that must not be deleted from the store: what serves, what comes, and what can be gone back to.
+    pub fn pinned(&self) -> BTreeSet<Version> {
+        let active = self.active.iter().flat_map(|rollout| [Some(rollout.request.to), rollout.from]);
+        let waiting = self.waiting.iter().map(|request| Some(request.to));
+        active.chain(waiting).chain([self.live]).flatten().collect()
+    }
+}
+
+impl Rollout {
+    /// Of a request, at its beginning.
+    pub fn begin(mut request: Request, from: Option<Version>) -> Self {
+        if from.is_none() {
+            request.policy = request.policy.first();
+        }
+        Self {
+            request,
+            from,
+            phase: Phase::Load { step: 0 },
+            stop: None,
+            spent_ms: 0,
+            halted_ms: 0,
+            gate: 0,
+            passed: false,
+            started: BTreeSet::new(),
+            failed: BTreeMap::new(),
+        }
+    }
+
+    /// A step of the policy.
+    pub fn step(&self, step: usize) -> Option<&Step> {
+        self.request.policy.steps.get(step)
+    }
+
+    /// The step whose share of queries goes now.
+    pub fn traffic(&self) -> Option<&Step> {
+        match self.phase {
+            Phase::Load { step } => self.step(step.checked_sub(1)?),
+            Phase::Bake { step } => self.step(step),
+            Phase::Retain | Phase::Back { .. } => None,
+        }
+    }
+
+    /// Whether queries may have been answered from the new version.
+    pub fn has_served(&self) -> bool {
+        let some = self.traffic().is_some_and(|step| step.percent > 0);
+        some || matches!(self.phase, Phase::Retain | Phase::Back { .. })
+    }
+
+    /// Whether the replica could not load it.
+    pub fn has_failed(&self, replica: &Replica) -> bool {
+        self.failed.contains_key(&key(replica))
+    }
+
+    /// Goes to another phase.
+    pub(super) fn enter(&mut self, phase: Phase) {
+        self.phase = phase;
+        (self.spent_ms, self.halted_ms, self.passed) = (0, 0, false);
+    }
+
+    /// In a few words: what a screen shows.
+    pub fn label(&self) -> String {
+        let share = |step: Option<&Step>| match step.map(|step| step.percent) {
+            None => "stage".to_owned(),
+            Some(0) => "shadow".to_owned(),
+            Some(100) => "full".to_owned(),
+            Some(percent) => format!("canary {percent} %"),
+        };
+        let at = match &self.phase {
+            Phase::Load { step: 0 } => "stage".to_owned(),
+            Phase::Load { step } => {
+                format!("{}, loading for {}", share(self.traffic()), share(self.step(*step)))
+            }
+            Phase::Bake { step } => share(self.step(*step)),
+            Phase::Retain => "retain".to_owned(),
+            Phase::Back { outcome, .. } => return format!("rolling back ({})", outcome.as_str()),
+        };
+        match &self.stop {
+            None => at,
+            Some(Stop::Paused { by }) => format!("paused by {by} in {at}"),
+            Some(Stop::Halted { reason }) => format!("halted in {at}: {reason}"),
+        }
+    }
+}
+
+/// A replica as text, the key of maps that are stored as JSON.
+pub(super) fn key(replica: &Replica) -> String {
+    format!("{} on {}", replica.shard, replica.node)
+}
+
+impl Outcome {
+    /// In words.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Serving => "serving",
+            Self::Superseded => "superseded",
+            Self::Failed => "failed",
+            Self::RolledBack => "rolled back",
+            Self::Aborted => "aborted",
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Commands of people, in any order.
+
+use super::*;
+use crate::rollout::dry_run::{Load, dry_run};
+
+fn supersede(to: u64) -> Event {
+    Event::Start { to: Version(to), by: "bob".to_owned(), policy: quick(), supersede: true }
+}
+
+#[test]
+fn of_versions_published_at_once_the_last_serves_and_each_ends_visibly() {
+    let mut world = World::new(1, 2);
+    world.all([start(2), start(3), start(4)]).tell(roots(&[1, 2, 3, 4])).load_all(4);
+    for _ in 0..6 {
+        world.pass().load_all(4);
+    }
+    let ended: Vec<_> = world.state.ended.iter().map(|it| (it.to.0, it.outcome)).collect();
+    assert_eq!(ended, [(2, Outcome::Superseded), (3, Outcome::Superseded), (4, Outcome::Serving)]);
+    assert_eq!(world.pins(), [(4, 10_000)]);
+}
+
+#[test]
+fn a_rollout_that_answers_queries_is_waited_for_or_turned_back() {
+    let mut world = World::new(1, 2);
+    world.until(2, 1).tell(start(3));
+    assert_eq!((world.label().as_str(), world.state.waiting.as_ref().unwrap().to.0), ("canary 1 %", 3));
+    world.tell(start(4));
+    assert_eq!(world.outcome(), Some((3, Outcome::Superseded)));
+    assert_eq!(world.state.pinned().into_iter().map(|it| it.0).collect::<Vec<_>>(), [1, 2, 4]);
+    world.tell(supersede(5));
+    assert_eq!((world.label().as_str(), world.pins()), ("rolling back (superseded)", vec![(1, 10_000)]));
+    world.tell(tick());
+    assert_eq!((world.outcome(), world.label()), (Some((2, Outcome::Superseded)), "stage".to_owned()));
+    assert_eq!(world.state.active.as_ref().unwrap().request.to.0, 5);
+}
+
+#[test]
+fn a_rollback_flips_the_pins_in_one_step() {
+    for percent in [1, 50, 100] {
+        let mut world = World::new(2, 3);
+        world.until(2, percent).tell(start(3)).tell(rollback(None));
+        assert_eq!(world.pins(), [(1, 10_000)]);
+        assert!(world.loads(1).is_empty(), "nothing is downloaded");
+        world.tell(rollback(None)).tell(tick());
+        assert_eq!((world.outcome(), world.label()), (Some((2, Outcome::RolledBack)), "none".to_owned()));
+        assert_eq!(
+            world.state.ended[0].outcome,
+            Outcome::Aborted,
+            "the one that waited does not begin either"
+        );
+    }
+    let mut world = World::new(1, 2);
+    world.until(2, 100).tell(tick());
+    assert_eq!((world.label().as_str(), world.pins()), ("retain", vec![(2, 10_000)]));
+    world.tell(rollback(Some(1)));
+    assert_eq!(world.pins(), [(1, 10_000)]);
+    let candidate = world.state.seen.replicas().next().unwrap();
+    assert_eq!(world.state.wanted(&candidate), [Some(Version(1)), Some(Version(2))], "its queries still run");
+    world.tell(tick());
+    assert_eq!(world.state.wanted(&candidate), [Some(Version(1)), None]);
+}
+
+#[test]
+fn a_rollback_to_a_dropped_version_is_a_rollout() {
+    let mut world = World::new(1, 2);
+    world.until(2, 100).all([tick(), tick()]);
+    assert_eq!(world.label(), "none");
+    world.tell(rollback(None));
+    assert_eq!((world.label().as_str(), world.loads(1).len()), ("stage", 1));
+    let mut world = World::new(1, 2);
+    world.tell(rollback(None));
+    assert!(world.refused().unwrap().contains("--to"));
+    world.tell(rollback(Some(1)));
+    assert_eq!(world.refused(), Some("v1 is live already"));
+}
+
+#[test]
+fn a_rollback_needs_the_old_version_everywhere() {
+    let mut world = World::new(1, 2);
+    world.until(2, 100).tell(tick());
+    let all: Vec<Replica> = world.state.seen.replicas().collect();
+    world.tell(held(all, 1, Hold::Absent)).tell(rollback(None));
+    assert!(world.refused().unwrap().starts_with("v1 is not resident"), "{:?}", world.effects);
+    assert_eq!(world.pins(), [(2, 10_000)]);
+}
+
+#[test]
+fn what_can_not_be_done_is_refused_and_changes_nothing() {
+    let mut world = World::new(1, 2);
+    let resume = |accept| Event::Resume { by: "ann".to_owned(), accept };
+    let pause = || Event::Pause { by: "ann".to_owned() };
+    let abort = || Event::Abort { by: "ann".to_owned() };
+    let refuse = |world: &mut World, event: Event| {
+        let before = world.state.clone();
+        world.tell(event.clone());
+        assert!(world.refused().is_some(), "{event:?}");
+        assert_eq!(world.state, before);
+    };
+    for event in [pause(), resume(false), abort(), start(1), start(0), Event::Placed(BTreeMap::new())] {
+        refuse(&mut world, event);
+    }
+    let policy = Policy { steps: Vec::new(), ..quick() };
+    refuse(&mut world, Event::Start { to: Version(2), by: String::new(), policy, supersede: true });
+    world.until(2, 100);
+    refuse(&mut world, resume(false));
+    world.tell(tick());
+    for event in [abort(), start(1), start(2)] {
+        let before = world.state.clone();
+        world.tell(event);
+        assert_eq!(world.state, before);
+    }
+    world.tell(rollback(None));
+    refuse(&mut world, pause());
+}
+
+#[test]
+fn accepting_passes_a_step_and_aborting_ends_it() {
+    let mut world = World::new(1, 2);
+    world.until(2, 1);
+    world.tell(Event::Resume { by: "ann".to_owned(), accept: true }).tell(tick());
+    assert_eq!(world.label(), "canary 1 %, loading for canary 50 %");
+    world.tell(Event::Abort { by: "ann".to_owned() }).tell(tick());
+    assert_eq!(world.outcome(), Some((2, Outcome::Aborted)));
+    world.tell(start(3)).tell(Event::Abort { by: "ann".to_owned() });
+    assert_eq!(world.outcome(), Some((3, Outcome::Aborted)), "it answered no query: at once");
+}
+
+#[test]
+fn a_dry_run_says_what_would_happen() {
+    let world = World::new(2, 6);
+    let bytes = world.state.seen.placed.keys().map(|shard| (shard.clone(), 1 << 30)).collect();
+    let load = Load { queries_per_second: 600.0, bytes };
+    let run = dry_run(&world.state, Version(2), &Policy::default(), false, &load);
+    let waves: Vec<Vec<usize>> =
+        run.steps.iter().map(|step| step.waves.iter().map(|wave| wave.replicas).collect()).collect();
+    let rows: Vec<usize> = run.steps.iter().map(|step| step.rows).collect();
+    assert_eq!(rows, [1, 1, 2, 3, 6]);
+    assert_eq!(waves.iter().flatten().sum::<usize>(), 12, "every replica once: {waves:?}");
+    assert!(waves.iter().flatten().all(|replicas| *replicas <= 2), "one leaf at a time: {waves:?}");
+    assert_eq!(run.steps[3].new_replica_qps, 100.0);
+    assert_eq!(run.steps[1].sample_seconds, Some(4_600.0 / 6.0));
+    assert_eq!(run.steps[0].waves[0].bytes, run.steps[0].waves[0].replicas as u64 * (1 << 30));
+    assert_eq!(run.warnings, Vec::<String>::new());
+    assert_eq!(run.answer, ["dry run starts a rollout to v2"]);
+
+    let small = World::new(1, 1);
+    let load = Load { queries_per_second: 0.1, ..load };
+    let run = dry_run(&small.state, Version(2), &Policy::default(), false, &load);
+    assert!(run.warnings.iter().any(|it| it.contains("single replica")), "{:?}", run.warnings);
+    assert!(run.warnings.iter().any(|it| it.contains("halts after")), "{:?}", run.warnings);
+    let run = dry_run(&small.state, Version(1), &Policy::default(), false, &load);
+    assert_eq!(run.answer, ["refused: v1 is live already"]);
+}

@@ -1,0 +1,22 @@
+//! The topology service: keeps what should be (placements, rollouts, drained nodes) and what nodes say of themselves, and
+//! publishes routing snapshots.
+//!
+//! ```text
+//! report, command, tick -> control (pure) -> stored -> published -> answered
+//! ```
+//!
+//! The failure this prevents: an order that was acknowledged and is forgotten after a restart, or a snapshot that nodes went
+//! by and nobody can reproduce. Rules: what changed is stored before anybody hears of it; a snapshot is a function of what
+//! is stored; a service that starts again goes on where it was; queries never wait for any of this.
+
+pub mod control;
+pub mod desired;
+mod judging;
+mod metrics;
+mod report;
+mod rpc;
+mod serve;
+mod status;
+pub mod store;
+
+pub use serve::{TopologyServe, serve};

@@ -1,0 +1,273 @@
+//! What the service does with what it hears: pure, so that every history can be tested; the loop around it stores and sends.
+//!
+//! Rules: a node that was not heard of for its lease is away, and back with its next word; after a start of the service
+//! every known node has a whole lease to be heard of again; a version is ready at the roots when every root that is here
+//! has its statistics. Units: monotonic time of this process.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use canopy_common::{
+    config::Section,
+    ids::{Epoch, NodeId, ShardId, Version},
+};
+use tokio::time::Instant;
+
+use super::{
+    desired::{Desired, NodeRecord},
+    judging::Judging,
+};
+use crate::{
+    config::{Role, TopologyConfig},
+    error::{Error, Result},
+    gates::{Judgement, wire::Seen},
+    rollout::{Effect, Event, Policy, step},
+    routing::RoutingSnapshot,
+};
+
+/// How long a node is taken for here after its last word.
+pub const LEASE: Duration = Duration::from_secs(3);
+
+/// The service's mind.
+pub struct Control {
+    pub(super) desired: Desired,
+    pub(super) heard: BTreeMap<NodeId, Instant>,
+    /// Versions whose statistics each root has.
+    pub(super) roots: BTreeMap<NodeId, BTreeSet<(String, Version)>>,
+    snapshot: RoutingSnapshot,
+    judging: BTreeMap<String, Judging>,
+    audit: Vec<String>,
+}
+
+impl Control {
+    /// Goes on from what was stored. `fresh`: the epoch to begin at when nothing was, above all that another store gave.
+    pub fn new(mut desired: Desired, fresh: Epoch, now: Instant) -> Self {
+        if desired.epoch == Epoch(0) {
+            desired.epoch = fresh;
+        }
+        let heard = desired.nodes.keys().map(|node| (node.clone(), now)).collect();
+        let snapshot = desired.snapshot();
+        let mut control = Self { desired, heard, roots: BTreeMap::new(), snapshot, judging: BTreeMap::new(), audit: Vec::new() };
+        let corpora: Vec<String> = control.desired.corpora.keys().cloned().collect();
+        for corpus in corpora {
+            control.apply(&corpus, Event::Restarted);
+        }
+        control
+    }
+
+    /// What is to be stored.
+    pub fn desired(&self) -> &Desired {
+        &self.desired
+    }
+
+    /// The newest snapshot.
+    pub fn snapshot(&self) -> &RoutingSnapshot {
+        &self.snapshot
+    }
+
+    /// What was done since it was last asked, for the audit log.
+    pub fn audited(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.audit)
+    }
+
+    /// Takes over nodes and placements of the configuration. Nodes that only registered stay.
+    pub fn configure(&mut self, config: &TopologyConfig) -> Result<()> {
+        if let Some((key, reason)) = config.problems().into_iter().next() {
+            return Err(Error::invalid(format!("topology.{key}"), reason));
+        }
+        for node in &config.nodes {
+            let id = NodeId::from(node.id.as_str());
+            let new = NodeRecord::from(node);
+            let record = self.desired.nodes.entry(id).or_insert_with(|| new.clone());
+            *record = NodeRecord { drained: record.drained, leaving: record.leaving, ..new };
+        }
+        let mut placed: BTreeMap<&str, BTreeMap<ShardId, Vec<NodeId>>> = BTreeMap::new();
+        for placement in &config.placements {
+            let nodes: Vec<NodeId> = placement.replicas.iter().map(|leaf| NodeId::from(leaf.as_str())).collect();
+            let shards = placement.shards.iter().filter_map(|shard| shard.parse().ok());
+            placed.entry(&placement.corpus).or_default().extend(shards.map(|shard| (shard, nodes.clone())));
+        }
+        for (corpus, placed) in placed {
+            let known = self.desired.corpora.entry(corpus.to_owned()).or_default();
+            if known.seen.placed != placed {
+                self.audit.push(format!("{corpus}: placed by the configuration: {} shards", placed.len()));
+                self.apply(corpus, Event::Placed(placed));
+            }
+        }
+        for placement in config.placements.iter().filter(|placement| placement.version > 0) {
+            let state = &self.desired.corpora[&placement.corpus];
+            if state.live.is_none() && state.active.is_none() {
+                let (to, by, policy) = (Version(placement.version), "the configuration".to_owned(), Policy::default());
+                self.apply(&placement.corpus, Event::Start { to, by, policy, supersede: false });
+            }
+        }
+        self.refresh();
+        Ok(())
+    }
+
+    /// A command on a corpus. Errors: no such corpus, or why it was refused.
+    pub fn command(&mut self, corpus: &str, event: Event) -> Result<Vec<String>> {
+        self.known(corpus)?;
+        let before = self.audit.len();
+        let refused = self.apply(corpus, event);
+        self.refresh();
+        match refused {
+            Some(reason) => Err(Error::Refused(reason)),
+            None => Ok(self.audit[before..].to_vec()),
+        }
+    }
+
+    /// The rollouts of a corpus.
+    pub fn known(&self, corpus: &str) -> Result<&crate::rollout::State> {
+        self.desired.corpora.get(corpus).ok_or_else(|| {
+            let names: Vec<_> = self.desired.corpora.keys().cloned().collect();
+            let corpus: String = corpus.chars().take(80).collect();
+            let message = format!("there is no corpus {corpus:?}; placed are: {}", names.join(", "));
+            Error::invalid("corpus", message)
+        })
+    }
+
+    /// An operator wants a node empty of queries, or back.
+    pub fn drain(&mut self, node: &NodeId, undo: bool, by: &str) -> Result<Vec<String>> {
+        let Some(record) = self.desired.nodes.get_mut(node) else {
+            let node: String = node.0.chars().take(80).collect();
+            return Err(Error::invalid("node", format!("there is no node {node:?}")));
+        };
+        if record.role != Role::Leaf {
+            let role = record.role.as_str();
+            let message = format!("{node} is a {role}; only leaves are drained here: stop it, it leaves by itself");
+            return Err(Error::invalid("node", message));
+        }
+        record.drained = !undo;
+        let done = format!("{by} {} {node}", if undo { "takes back" } else { "drains" });
+        self.audit.push(done.clone());
+        self.refresh();
+        Ok(vec![done])
+    }
+
+    /// Time went by.
+    pub fn tick(&mut self, elapsed: Duration, now: Instant) {
+        self.lapse(now);
+        let busy: Vec<String> = self
+            .desired
+            .corpora
+            .iter()
+            .filter(|(_, state)| state.active.is_some())
+            .map(|(name, _)| name.clone())
+            .collect();
+        let elapsed_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
+        for corpus in busy {
+            self.apply(&corpus, Event::Tick { elapsed_ms });
+            self.judge(&corpus);
+        }
+        self.refresh();
+    }
+
+    /// What a root saw of a trial.
+    pub(super) fn compare(&mut self, seen: &Seen) {
+        if let Some(judging) = self.judging.get_mut(&seen.corpus) {
+            judging.take(seen);
+        }
+    }
+
+    /// Judges the trial of a corpus, as far as it was seen.
+    fn judge(&mut self, corpus: &str) {
+        if let Some(judged) = self.judging.get_mut(corpus).and_then(Judging::judge) {
+            self.apply(corpus, judged);
+        }
+    }
+
+    /// The judgement that is being made, for people.
+    pub(super) fn judgement(&self, corpus: &str) -> Option<&Judgement> {
+        self.judging.get(corpus)?.last()
+    }
+
+    /// Who was not heard of for too long is away.
+    fn lapse(&mut self, now: Instant) {
+        let late = |at: &Instant| now.saturating_duration_since(*at) > LEASE;
+        let lapsed: Vec<NodeId> =
+            self.heard.iter().filter(|(_, at)| late(at)).map(|(node, _)| node.clone()).collect();
+        for node in lapsed {
+            self.heard.remove(&node);
+            self.roots.remove(&node);
+            self.audit.push(format!("{node} is away: not heard of for {LEASE:?}"));
+            self.tell(&node, true);
+        }
+    }
+
+    /// Tells the corpora that have the node whether it is away.
+    pub(super) fn tell(&mut self, node: &NodeId, away: bool) {
+        let placed: Vec<String> = self
+            .desired
+            .corpora
+            .iter()
+            .filter(|(_, state)| {
+                state.seen.away.contains(node) != away
+                    && state.seen.placed.values().any(|nodes| nodes.contains(node))
+            })
+            .map(|(name, _)| name.clone())
+            .collect();
+        for corpus in placed {
+            self.apply(&corpus, Event::Node { node: node.clone(), away });
+        }
+        self.tell_roots();
+    }
+
+    /// Tells the corpora which versions every root has.
+    pub(super) fn tell_roots(&mut self) {
+        let here: Vec<&NodeId> = self
+            .desired
+            .nodes
+            .iter()
+            .filter(|(id, record)| record.role == Role::Root && !record.leaving && self.heard.contains_key(*id))
+            .map(|(id, _)| id)
+            .collect();
+        let mut sets = here.into_iter().map(|root| self.roots.get(root).cloned().unwrap_or_default());
+        let everywhere = sets.next().map(|first| sets.fold(first, |all, next| &all & &next)).unwrap_or_default();
+        let corpora: Vec<String> = self.desired.corpora.keys().cloned().collect();
+        for corpus in corpora {
+            let of_corpus = everywhere.iter().filter(|(name, _)| *name == corpus);
+            self.apply(&corpus, Event::Roots(of_corpus.map(|(_, version)| *version).collect()));
+        }
+    }
+
+    /// One step of a corpus; why it was refused.
+    pub(super) fn apply(&mut self, corpus: &str, event: Event) -> Option<String> {
+        let state = self.desired.corpora.get(corpus)?;
+        let (next, effects) = step(state, event);
+        if next != *state {
+            self.desired.corpora.insert(corpus.to_owned(), next);
+        }
+        let mut refused = None;
+        for effect in effects {
+            match effect {
+                Effect::Audit { what, .. } => self.audit.push(format!("{corpus}: {what}")),
+                Effect::Refused { reason } => refused = Some(reason),
+                Effect::Judge { gate, version, control, step } => {
+                    let judging = Judging::begin(corpus, gate, version, control, &step);
+                    self.judging.insert(corpus.to_owned(), judging);
+                }
+                // Snapshots are made from the state.
+                Effect::Load { .. } | Effect::Drop { .. } | Effect::Route(_) => {}
+            }
+        }
+        if self.desired.corpora.get(corpus).is_none_or(|state| state.active.is_none()) {
+            self.judging.remove(corpus);
+        }
+        refused
+    }
+
+    /// A new snapshot, when anything that nodes go by is different.
+    pub(super) fn refresh(&mut self) {
+        let next = self.desired.snapshot();
+        if next != self.snapshot {
+            self.desired.epoch = Epoch(self.desired.epoch.0 + 1);
+            self.snapshot = RoutingSnapshot { epoch: self.desired.epoch, ..next };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,135 @@
+//! Everything that survives a restart of the service, and the routing snapshot that follows from it.
+//!
+//! Rule for whom to ask: leaves that said they answer from the version; those that are away (their lease is out) or leave
+//! are left out where another leaf of the shard answers, and only there: when everybody is away, it is the service that is
+//! cut off.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use canopy_common::ids::{Epoch, NodeId, ShardId, Version};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    config::{NodeConfig, Role},
+    rollout::{Replica, Route, State},
+    routing::{ALL_QUERIES, CorpusRouting, Node, Replicas, RoutingSnapshot, Trial, VersionRouting},
+};
+
+/// A node as it said it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NodeRecord {
+    /// What it is.
+    pub role: Role,
+    /// gRPC `host:port`.
+    pub address: String,
+    /// Admin `host:port`; empty: none.
+    pub admin: String,
+    /// Zone; empty: none.
+    pub zone: String,
+    /// An operator wants it empty of queries.
+    pub drained: bool,
+    /// It says that it leaves.
+    pub leaving: bool,
+}
+
+impl From<&NodeConfig> for NodeRecord {
+    fn from(node: &NodeConfig) -> Self {
+        Self {
+            role: node.role,
+            address: node.address.clone(),
+            admin: node.admin.clone(),
+            zone: node.zone.clone(),
+            drained: false,
+            leaving: false,
+        }
+    }
+}
+
+/// What is stored.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Desired {
+    /// Of the newest snapshot.
+    pub epoch: Epoch,
+    /// Nodes by id.
+    pub nodes: BTreeMap<NodeId, NodeRecord>,
+    /// Rollouts and placement of each corpus.
+    pub corpora: BTreeMap<String, State>,
+}
+
+impl Desired {
+    /// The snapshot, with the epoch of the newest.
+    pub fn snapshot(&self) -> RoutingSnapshot {
+        let nodes = self.nodes.iter().filter(|(_, node)| node.role != Role::Topology);
+        let nodes = nodes.map(|(id, record)| {
+            let NodeRecord { role, address, admin, zone, .. } = record.clone();
+            (id.clone(), Node { role, address, admin, zone })
+        });
+        let corpora = self.corpora.iter().map(|(name, state)| (name.clone(), self.routing(state)));
+        RoutingSnapshot { epoch: self.epoch, nodes: nodes.collect(), corpora: corpora.collect() }
+    }
+
+    fn routing(&self, state: &State) -> CorpusRouting {
+        let mut lists = Lists::default();
+        let mut wanted: BTreeMap<Version, BTreeMap<ShardId, Vec<NodeId>>> = BTreeMap::new();
+        for replica in state.seen.replicas() {
+            for version in state.wanted(&replica).into_iter().flatten() {
+                let Replica { shard, node } = replica.clone();
+                wanted.entry(version).or_default().entry(shard).or_default().push(node);
+            }
+        }
+        let versions = wanted.into_iter().map(|(version, shards)| {
+            let held = shards.iter().map(|(shard, nodes)| (shard.clone(), self.held(state, version, shard, nodes)));
+            let held: Vec<_> = held.collect();
+            let routing = VersionRouting { wanted: lists.shared(shards), held: lists.shared(held) };
+            (version, routing)
+        });
+        let route = state.route();
+        CorpusRouting {
+            pins: route.pins(),
+            trial: trial(&route),
+            versions: versions.collect(),
+            ..CorpusRouting::default()
+        }
+    }
+
+    fn held(&self, state: &State, version: Version, shard: &ShardId, nodes: &[NodeId]) -> Vec<NodeId> {
+        let holds = |node: &&NodeId| {
+            state.seen.holds(version, &Replica { shard: shard.clone(), node: (*node).clone() })
+        };
+        let here = |node: &&NodeId| {
+            let stays = self.nodes.get(*node).is_none_or(|record| !record.drained && !record.leaving);
+            stays && !state.seen.away.contains(*node)
+        };
+        let holding: Vec<NodeId> = nodes.iter().filter(holds).cloned().collect();
+        let staying: Vec<NodeId> = holding.iter().filter(here).cloned().collect();
+        if staying.is_empty() { holding } else { staying }
+    }
+}
+
+/// The comparison that a route asks for.
+fn trial(route: &Route) -> Option<Trial> {
+    let (candidate, control) = (route.candidate.as_ref()?, route.live?);
+    let of_all = |percent: u8| u32::from(percent) * ALL_QUERIES / 100;
+    Some(Trial {
+        version: candidate.version,
+        control,
+        shadow: of_all(candidate.shadow_percent),
+        compared: of_all(candidate.control_percent),
+    })
+}
+
+/// Replica lists, each kept once.
+#[derive(Default)]
+struct Lists(BTreeMap<Vec<NodeId>, Arc<[NodeId]>>);
+
+impl Lists {
+    fn shared(&mut self, shards: impl IntoIterator<Item = (ShardId, Vec<NodeId>)>) -> Replicas {
+        let some = shards.into_iter().filter(|(_, nodes)| !nodes.is_empty());
+        let each = some.map(|(shard, nodes)| {
+            let list = self.0.entry(nodes.clone()).or_insert_with(|| nodes.into()).clone();
+            (shard, list)
+        });
+        each.collect()
+    }
+}
