@@ -114,7 +114,7 @@ impl ModelLeaf {
         let reply = v1::ShardReply {
             outcome: v1::Outcome::Answered as i32,
             cut: if cut { v1::Cut::Deadline } else { v1::Cut::None } as i32,
-            version: VERSION,
+            version: request.version,
             documents_searched: searched,
             total: searched,
             facets: facets.collect(),

@@ -5,7 +5,7 @@ use canopy_common::rng::Dice;
 
 use super::*;
 use crate::{
-    gates::{latencies::Latencies, rank::rank_test},
+    gates::{latencies::Latencies, rank::rank_test, spending::LOOKS},
     rollout::Verdict,
 };
 
@@ -46,18 +46,21 @@ fn draw(arm: &mut Arm, model: &Model, queries: u64, dice: &Dice) {
     }
 }
 
-/// Runs one gate, with a judgement each 100 queries; the verdict, and after how many.
+/// Runs one gate, judged at each look.
 fn gate(policy: &GatePolicy, model: &Model, dice: &Dice) -> Judgement {
     let (mut seen, mut spent) = (Comparison::default(), Spent::default());
-    loop {
-        draw(&mut seen.control, &GOOD, 100, dice);
-        draw(&mut seen.treatment, model, 100, dice);
+    let looks = LOOKS.into_iter().chain([policy.sample]);
+    for sample in looks {
+        let more = sample - seen.control.queries;
+        draw(&mut seen.control, &GOOD, more, dice);
+        draw(&mut seen.treatment, model, more, dice);
         let (next, judgement) = judge(policy, spent, &seen);
         spent = next;
         if judgement.verdict != Verdict::Wait {
             return judgement;
         }
     }
+    unreachable!("a gate says something when its sample is there")
 }
 
 fn caught(runs: u64, name: &str, policy: &GatePolicy, model: &Model) -> (f64, f64) {

@@ -10,7 +10,7 @@ use super::{
     event::{Effect, Event},
     route::Route,
     seen::Replica,
-    state::{Phase, State},
+    state::{Phase, Rollout, State},
 };
 
 /// Most time that one tick counts for.
@@ -93,8 +93,26 @@ impl Turn {
     }
 }
 
+/// Whether two states want the same: most events change no wish, and a large tree has many replicas to ask.
+fn wants_the_same(before: &State, after: &State) -> bool {
+    let parts = |state: &State| {
+        let active = state.active.as_ref();
+        active.map(|it| (it.request.to, it.from, it.phase == Phase::Retain))
+    };
+    let lists = |state: &State| state.active.as_ref().map(|it| it.started.len() + it.failed.len());
+    let same = |old: &Rollout, new: &Rollout| old.started == new.started && old.failed == new.failed;
+    before.live == after.live
+        && parts(before) == parts(after)
+        && lists(before) == lists(after)
+        && before.active.as_ref().zip(after.active.as_ref()).is_none_or(|(old, new)| same(old, new))
+        && before.seen.placed == after.seen.placed
+}
+
 /// Loads and drops between two states, by version.
 fn holdings(before: &State, after: &State) -> Vec<Effect> {
+    if wants_the_same(before, after) {
+        return Vec::new();
+    }
     let mut loads: BTreeMap<Version, Vec<Replica>> = BTreeMap::new();
     let mut drops: BTreeMap<Version, Vec<Replica>> = BTreeMap::new();
     let was = |replica: &Replica| {

@@ -151,3 +151,20 @@ fn a_dry_run_says_what_would_happen() {
     let run = dry_run(&small.state, Version(1), &Policy::default(), false, &load);
     assert_eq!(run.answer, ["refused: v1 is live already"]);
 }
+
+#[test]
+fn a_dry_run_over_15600_leaves() {
+    let nodes =
+        |shard: u32| (0..78).map(|row| NodeId::from(format!("leaf-{row}-{shard}").as_str())).collect();
+    let placed = (0..200).map(|shard| (ShardId::new("main", shard), nodes(shard))).collect();
+    let (state, _) = step(&State::serving(Version(1)), Event::Placed(placed));
+    let policy = Policy { max_unavailable: 8, ..Policy::default() };
+    let run = dry_run(&state, Version(2), &policy, false, &Load::default());
+    let waves: Vec<usize> = run.steps.iter().map(|step| step.waves.len()).collect();
+    // Rows 1, 8, 39 and 78, by eight.
+    assert_eq!(waves, [1, 0, 1, 4, 5], "{:?}", run.steps);
+    assert_eq!(
+        run.steps[4].waves[0],
+        crate::rollout::dry_run::Wave { replicas: 1_600, leaves: 1_600, bytes: 0 }
+    );
+}
