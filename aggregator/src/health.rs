@@ -17,7 +17,10 @@ use canopy_common::{
     rng::Dice,
 };
 use canopy_proto::v1;
-use canopy_topology::{config::Role, routing::{CorpusRouting, Routing}};
+use canopy_topology::{
+    config::Role,
+    routing::{CorpusRouting, Routing},
+};
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 
 use crate::{gather::Gatherer, search::AggregatorNode};
@@ -38,12 +41,7 @@ pub struct AggregatorHealth {
 
 impl AggregatorHealth {
     /// Health of `node`.
-    pub fn new(
-        node: Arc<AggregatorNode>,
-        engine: Arc<Gatherer>,
-        routing: Routing,
-        dice: &Dice,
-    ) -> Self {
+    pub fn new(node: Arc<AggregatorNode>, engine: Arc<Gatherer>, routing: Routing, dice: &Dice) -> Self {
         Self { node, engine, routing, dice: dice.stream("probe"), started: AtomicBool::new(false) }
     }
 

@@ -63,9 +63,10 @@ pub fn plan(
     let mut plan = Plan::default();
     let Some(holders) = holders(routing, request) else {
         let all = 0..request.shards.len() as u32;
-        let reason = match routing.corpora.contains_key(&request.corpus) {
-            true => format!("no leaf serves v{} of corpus {:?}", request.version, request.corpus),
-            false => format!("no leaf serves corpus {:?}", request.corpus),
+        let reason = if routing.corpora.contains_key(&request.corpus) {
+            format!("no leaf serves v{} of corpus {:?}", request.version, request.corpus)
+        } else {
+            format!("no leaf serves corpus {:?}", request.corpus)
         };
         plan.unplaced = all.map(|shard| (shard, reason.clone())).collect();
         return plan;

@@ -69,7 +69,8 @@ pub async fn serve(serve: AggregatorServe, deps: Deps, drain: Drain) -> Result<(
         }
     };
     let belonging = membership.run(drain.clone(), Condition::default);
-    let serving = async { tokio::join!(serve_grpc(&rpc, &node.0, aggregator, grpc, drain), administered, belonging).0 };
+    let serving =
+        async { tokio::join!(serve_grpc(&rpc, &node.0, aggregator, grpc, drain), administered, belonging).0 };
     tokio::select! {
         biased;
         served = serving => Ok(served?),

@@ -26,8 +26,8 @@ pub struct Service {
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Address of the topology service, instead of a file
-    #[arg(long, value_name = "HOST:PORT")]
-    service: Option<String>,
+    #[arg(long = "service", value_name = "HOST:PORT")]
+    address: Option<String>,
     /// Who asks, for the audit log; default: the user and machine
     #[arg(long, value_name = "NAME")]
     by: Option<String>,
@@ -35,7 +35,7 @@ pub struct Service {
 
 /// A service that can be called.
 pub struct Client {
-    client: TopologyPeer<ClientChannel>,
+    peer: TopologyPeer<ClientChannel>,
     address: String,
     by: String,
 }
@@ -43,19 +43,25 @@ pub struct Client {
 impl Service {
     /// Dials it. Errors: it is not named.
     pub fn client(&self) -> Result<Client> {
-        let named = match (&self.service, &self.config) {
+        let named = match (&self.address, &self.config) {
             (Some(address), _) => Some(address.clone()),
-            (None, Some(file)) => Loaded::read(Some(file), &[]).checked()?.topology.services().into_iter().next(),
-            (None, None) => return Err(anyhow!("no topology service is named; hint: -c canopy.toml, or --service host:port")),
+            (None, Some(file)) => {
+                Loaded::read(Some(file), &[]).checked()?.topology.services().into_iter().next()
+            }
+            (None, None) => {
+                return Err(anyhow!(
+                    "no topology service is named; hint: -c canopy.toml, or --service host:port"
+                ));
+            }
         };
         let address = named.ok_or_else(|| {
             anyhow!("the file names no topology service; hint: a node of [topology] with role = \"topology\", see docs/operations.md")
         })?;
         let channel = rpc::channel(&RpcConfig::default(), &NetIo::tcp(), &address)
             .with_context(|| format!("{address} is not an address"))?;
-        let client = TopologyPeer::new(channel);
+        let peer = TopologyPeer::new(channel);
         let by = self.by.clone().unwrap_or_else(canopy_common::config::user_and_machine);
-        Ok(Client { client, address, by })
+        Ok(Client { peer, address, by })
     }
 }
 
@@ -63,12 +69,12 @@ impl Client {
     /// Has something done.
     pub async fn command(&self, command: Command) -> Result<CommandReply> {
         let request = CommandRequest { by: self.by.clone(), command: Some(command) };
-        self.answered(tokio::time::timeout(PATIENCE, self.client.command(request)).await)
+        self.answered(tokio::time::timeout(PATIENCE, self.peer.command(request)).await)
     }
 
     /// What the service knows.
     pub async fn show(&self, what: What, last: u32) -> Result<Value> {
-        let showing = self.client.show(ShowRequest { what: what as i32, last });
+        let showing = self.peer.show(ShowRequest { what: what as i32, last });
         let document = self.answered(tokio::time::timeout(PATIENCE, showing).await)?.document;
         serde_json::from_str(&document).context("the service answered in a form that this build can't read")
     }
@@ -85,7 +91,9 @@ impl Client {
                 status.message()
             )),
             Ok(Err(status)) => Err(anyhow!("{}", status.message())),
-            Err(_) => Err(anyhow!("the topology service at {} did not answer within {PATIENCE:?}", self.address)),
+            Err(_) => {
+                Err(anyhow!("the topology service at {} did not answer within {PATIENCE:?}", self.address))
+            }
         }
     }
 }

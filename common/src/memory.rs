@@ -7,9 +7,9 @@ use std::fs;
 pub fn available() -> Option<u64> {
     let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| meminfo(&text));
     let read = |name: &str| fs::read_to_string(format!("/sys/fs/cgroup/{name}")).ok();
-    let group = read("memory.max").zip(read("memory.current")).and_then(|(max, current)| {
-        cgroup(&max, &current, &read("memory.stat").unwrap_or_default())
-    });
+    let group = read("memory.max")
+        .zip(read("memory.current"))
+        .and_then(|(max, current)| cgroup(&max, &current, &read("memory.stat").unwrap_or_default()));
     match (machine, group) {
         (Some(machine), Some(group)) => Some(machine.min(group)),
         (machine, group) => machine.or(group),
@@ -27,7 +27,8 @@ fn meminfo(text: &str) -> Option<u64> {
 fn cgroup(max: &str, current: &str, stat: &str) -> Option<u64> {
     let max: u64 = max.trim().parse().ok()?;
     let current: u64 = current.trim().parse().ok()?;
-    let caches = stat.lines().filter_map(|line| line.strip_prefix("inactive_file ")?.trim().parse::<u64>().ok());
+    let caches =
+        stat.lines().filter_map(|line| line.strip_prefix("inactive_file ")?.trim().parse::<u64>().ok());
     Some(max.saturating_sub(current.saturating_sub(caches.sum())))
 }
 

@@ -44,7 +44,9 @@ pub enum Error {
     #[error(transparent)]
     Indexer(#[from] canopy_indexer::error::Error),
     /// It does not fit.
-    #[error("shard {shard} needs {need} bytes of {what} and {free} are free; make room, or place it elsewhere")]
+    #[error(
+        "shard {shard} needs {need} bytes of {what} and {free} are free; make room, or place it elsewhere"
+    )]
     NoRoom {
         /// Of what: memory or disk.
         what: &'static str,

@@ -284,7 +284,8 @@ impl Built {
         let shards = self.manifest.shards.iter().map(|entry| entry.shard.to_string()).collect();
         let placement =
             Placement { corpus: CORPUS.into(), shards, replicas: vec!["leaf-1".into()], version: 0 };
-        let config = TopologyConfig { nodes: vec![node], placements: vec![placement], ..TopologyConfig::default() };
+        let config =
+            TopologyConfig { nodes: vec![node], placements: vec![placement], ..TopologyConfig::default() };
         RoutingSnapshot::from_static(&config).expect("routing")
     }
 

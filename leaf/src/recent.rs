@@ -71,7 +71,12 @@ mod tests {
         for number in 0..2000 {
             let corpus = format!("corpus-{}", number / 1000);
             let shards = vec![Default::default()];
-            recent.note(&SearchRequest { corpus, shards, collapse: number.to_string(), ..Default::default() });
+            recent.note(&SearchRequest {
+                corpus,
+                shards,
+                collapse: number.to_string(),
+                ..Default::default()
+            });
         }
         let sample = recent.sample("corpus-1");
         assert_eq!(sample.len(), KEPT);

@@ -96,7 +96,8 @@ impl Shards {
         };
         let lines = self.board.lines(corpus, &shard);
         let of_version = lines.iter().find(|line| line.version.is_none_or(|known| known == version));
-        let serving: Vec<_> = lines.iter().filter_map(Line::serving).map(|version| version.to_string()).collect();
+        let serving: Vec<_> =
+            lines.iter().filter_map(Line::serving).map(|version| version.to_string()).collect();
         let failure = match of_version {
             None if lines.is_empty() => {
                 let corpus: String = corpus.chars().take(80).collect();
@@ -115,7 +116,9 @@ impl Shards {
                     "shard {shown} could not be opened at {}: {}",
                     self.node, line.last_error
                 )),
-                state => refused(format!("shard {shown} is not open yet at {}: {}", self.node, state.as_str())),
+                state => {
+                    refused(format!("shard {shown} is not open yet at {}: {}", self.node, state.as_str()))
+                }
             },
         };
         failure.with_shard(shard)

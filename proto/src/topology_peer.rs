@@ -10,8 +10,8 @@ use tonic::{
 };
 
 use crate::topology::{
-    CommandReply, CommandRequest, NodeReport, ReportReply, RoutingUpdate, ShowReply, ShowRequest, WatchRequest,
-    topology_client::TopologyClient,
+    CommandReply, CommandRequest, NodeReport, ReportReply, RoutingUpdate, ShowReply, ShowRequest,
+    WatchRequest, topology_client::TopologyClient,
 };
 
 /// Largest snapshot that is taken, bytes: tens of thousands of leaves.

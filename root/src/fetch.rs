@@ -7,13 +7,12 @@ use std::sync::Arc;
 
 use canopy_common::request::RequestContext;
 use canopy_proto::v1::{self, FetchedDocument};
-use canopy_topology::routing::RoutingSnapshot;
 
 use crate::{
     plan,
     request::Wanted,
     search::{Root, Trail},
-    versions::CorpusState,
+    versions::Pinned,
 };
 
 /// Estimated bytes of one fetch message.
@@ -22,17 +21,17 @@ const MESSAGE: u64 = 4 << 20;
 /// Documents for `hits`, in order; empty ones where phase two had nothing in time.
 pub async fn documents(
     root: &Root,
-    routing: &Arc<RoutingSnapshot>,
+    pinned: &Pinned,
     context: &RequestContext,
     request: &Arc<v1::SearchRequest>,
     wanted: &Wanted,
-    corpus: &CorpusState,
     hits: &[v1::Hit],
     trail: &Trail,
 ) -> Vec<FetchedDocument> {
     if hits.is_empty() {
         return Vec::new();
     }
+    let Pinned { routing, corpus } = pinned;
     let each = wanted.bytes_per_hit(corpus, &root.config);
     let size = ((MESSAGE / each.max(1)) as usize).clamp(1, canopy_proto::validate::MAX_FETCH);
     let gathered = &trail.gathered;

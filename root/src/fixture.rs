@@ -301,7 +301,8 @@ pub fn tree(shards: u32, each: u64, config: RootConfig) -> Tree {
         };
         nodes.insert(node, leaf);
     }
-    let routed = CorpusRouting { version: Some(Version(VERSION)), shards: placed, ..CorpusRouting::default() };
+    let routed =
+        CorpusRouting { version: Some(Version(VERSION)), shards: placed, ..CorpusRouting::default() };
     let routing = Arc::new(RoutingSnapshot {
         epoch: Epoch(1),
         nodes,

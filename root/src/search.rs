@@ -33,8 +33,8 @@ use crate::{
     plan,
     request::{self, Wanted},
     timeline::Timeline,
-    trial::{self, Tried, Trials},
-    versions::{CorpusState, Versions},
+    trial::{self, Trials, Tried},
+    versions::{CorpusState, Pinned, Versions},
 };
 
 /// What answers queries: shared by HTTP, gRPC, the search page and the readiness probe.
@@ -159,45 +159,47 @@ impl Root {
         let routing = self.routing.now();
         let choice = request::choice(&asked.request, asked.query)?;
         let corpus = self.versions.choose(&asked.request.corpus, &routing, choice)?;
+        let pinned = Pinned { routing, corpus };
+        let Pinned { routing, corpus } = &pinned;
         trail.corpus = Some(corpus.clone());
-        trail.tried = trial::of(&routing, &corpus, choice);
-        let mut wanted = Wanted::check(&asked.request, &corpus, &self.config)?;
+        trail.tried = trial::of(routing, corpus, choice);
+        let mut wanted = Wanted::check(&asked.request, corpus, &self.config)?;
         let spared = step >= Step::Spare && std::mem::take(&mut wanted.snippet);
         let context = context(asked, &wanted)?;
         let _stop_when_dropped = context.cancel.clone().drop_guard();
 
         let now_us = self.clock.now_us();
-        let mut parsed = self.reader.read(&asked.request, &corpus, context.deadline, now_us).await?;
+        let mut parsed = self.reader.read(&asked.request, corpus, context.deadline, now_us).await?;
         if step == Step::Whole {
-            self.reader.suggest(&mut parsed, &asked.request, &corpus, context.deadline, now_us).await;
+            self.reader.suggest(&mut parsed, &asked.request, corpus, context.deadline, now_us).await;
         }
         let nothing = parsed.finds_nothing();
         let truncated = parsed.expansion_truncated;
         let warnings = parsed.warnings.iter().map(Warning::from).collect();
-        let request = Arc::new(plan::search(asked.query, &wanted, parsed, &corpus, &routing));
+        let request = Arc::new(plan::search(asked.query, &wanted, parsed, corpus, routing));
         trail.timeline.end("parse");
 
         if let Some(canary) = self.canary.as_ref().filter(|_| !nothing) {
-            canary.pass(&self.gatherer, &context, &routing, &request, self.dice.next_u64()).await?;
+            canary.pass(&self.gatherer, &context, routing, &request, self.dice.next_u64()).await?;
         }
         trail.gathered = if nothing {
             account::nothing_to_find(&request)
         } else {
-            self.gatherer.search(&context, &routing, request.clone()).await
+            self.gatherer.search(&context, routing, request.clone()).await
         };
         trail.timeline.end("search");
 
-        let coverage = account::of(&corpus, &trail.gathered);
+        let coverage = account::of(corpus, &trail.gathered);
         self.degradation.searched(coverage.shed, coverage.shards_asked);
         account::judge(&coverage, &trail.gathered, wanted.min_coverage)?;
         let hits = plan::page(std::mem::take(&mut trail.gathered.hits), &wanted);
-        let documents = fetch::documents(self, &routing, &context, &request, &wanted, &corpus, &hits, trail).await;
+        let documents = fetch::documents(self, &pinned, &context, &request, &wanted, &hits, trail).await;
         trail.timeline.end("fetch");
 
         let sheet = Sheet {
             asked,
             wanted: &wanted,
-            corpus: &corpus,
+            corpus,
             request: &request,
             coverage: &coverage,
             truncated,

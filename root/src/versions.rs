@@ -83,6 +83,14 @@ impl Corpus {
     }
 }
 
+/// What one query goes by, from its first phase to its last.
+pub struct Pinned {
+    /// Who serves what.
+    pub routing: Arc<RoutingSnapshot>,
+    /// Its version.
+    pub corpus: Arc<CorpusState>,
+}
+
 /// What decides the version of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Choice {

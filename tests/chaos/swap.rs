@@ -83,7 +83,8 @@ impl Served {
         let mut all = arguments.to_vec();
         all.extend(["-c", &self.config]);
         let output = process::run(&all).await;
-        let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        let text =
+            format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         (output.status.success(), text)
     }
 
@@ -95,7 +96,8 @@ impl Served {
 
     async fn roll_out(&self, version: Version) {
         let number = version.0.to_string();
-        self.command(&["rollout", "start", "--corpus", "web", "--version", &number, "--plan", &self.plan]).await;
+        self.command(&["rollout", "start", "--corpus", "web", "--version", &number, "--plan", &self.plan])
+            .await;
     }
 
     /// Waits until all queries go to a version.
@@ -105,7 +107,8 @@ impl Served {
             let shown = self.command(&["rollout", "status", "--corpus", "web", "--json"]).await;
             let corpus: Value = serde_json::from_str(&shown).expect("JSON");
             let pins = corpus["pins"].as_array().into_iter().flatten();
-            pins.map(|pin| (pin["version"].as_u64().unwrap_or(0), pin["share"].as_u64().unwrap_or(0))).collect()
+            pins.map(|pin| (pin["version"].as_u64().unwrap_or(0), pin["share"].as_u64().unwrap_or(0)))
+                .collect()
         })
         .await;
     }
@@ -153,8 +156,17 @@ fn a_swap_under_load_fails_mixes_and_cuts_no_answer_and_the_way_back_is_at_once(
         let answers = load.finish().await;
         let seen: Vec<(u64, u64)> = answers.iter().map(|answer| version(answer.as_ref())).collect();
         let count = |wanted: (u64, u64)| seen.iter().filter(|seen| **seen == wanted).count();
-        println!("{} answers: {} of {old}, {} of {new}", seen.len(), count((old.0, old_documents)), count((new.0, 1500)));
-        assert_eq!(count((old.0, old_documents)) + count((new.0, 1500)), seen.len(), "each whole, of one version");
+        println!(
+            "{} answers: {} of {old}, {} of {new}",
+            seen.len(),
+            count((old.0, old_documents)),
+            count((new.0, 1500))
+        );
+        assert_eq!(
+            count((old.0, old_documents)) + count((new.0, 1500)),
+            seen.len(),
+            "each whole, of one version"
+        );
         assert_eq!((seen[0].0, seen[seen.len() - 1].0), (old.0, new.0));
 
         // Back, under load again.

@@ -93,7 +93,11 @@ pub fn topology(corpus: &ModelCorpus, shape: &Shape) -> TopologyConfig {
         let replicas = (0..shape.replicas.min(shape.leaves)).map(|n| leaf(home + n)).collect();
         Placement { corpus: "web".into(), shards, replicas, version: 0 }
     };
-    TopologyConfig { nodes, placements: by_home.into_iter().map(placement).collect(), ..TopologyConfig::default() }
+    TopologyConfig {
+        nodes,
+        placements: by_home.into_iter().map(placement).collect(),
+        ..TopologyConfig::default()
+    }
 }
 
 /// A tree.
@@ -136,8 +140,14 @@ impl ModelTree {
                 engine(&format!("agg-{number}"), Role::Aggregator, shape.seed ^ (number as u64 + 1));
             let config = AggregatorConfig::default();
             let metrics = AdmissionMetrics::new("aggregator", &telemetry.registry);
-            let node =
-                AggregatorNode::new(engine, routing.clone().into(), config, telemetry.slow, metrics, Drain::new());
+            let node = AggregatorNode::new(
+                engine,
+                routing.clone().into(),
+                config,
+                telemetry.slow,
+                metrics,
+                Drain::new(),
+            );
             Arc::new(node)
         };
         let aggregators: Vec<_> = (0..shape.aggregators).map(aggregator).collect();

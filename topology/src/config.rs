@@ -132,7 +132,10 @@ impl Section for TopologyConfig {
         ("nodes", "processes of the tree: id, role (root, aggregator, leaf, topology), address, admin, zone"),
         ("placements", "which leaves hold which shards: corpus, shards, replicas, version (0: the newest)"),
         ("store", "file of the topology service"),
-        ("state_dir", "where nodes keep the last routing snapshot, for a start while the topology service is away"),
+        (
+            "state_dir",
+            "where nodes keep the last routing snapshot, for a start while the topology service is away",
+        ),
     ];
 
     fn problems(&self) -> Vec<(String, String)> {

@@ -17,8 +17,8 @@ pub mod share;
 pub mod spending;
 pub mod wire;
 
-pub(crate) use normal::upper_tail;
 pub use judge::{Arm, Comparison, Finding, Judgement, judge};
+pub(crate) use normal::upper_tail;
 pub use policy::{GatePolicy, Limits};
 pub use spending::{Spending, Spent};
 

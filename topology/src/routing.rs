@@ -288,9 +288,8 @@ mod tests {
             .into(),
             ..CorpusRouting::default()
         };
-        let share = |wanted| {
-            (0..10_000).filter(|stable| corpus.pinned(*stable) == Some(Version(wanted))).count()
-        };
+        let share =
+            |wanted| (0..10_000).filter(|stable| corpus.pinned(*stable) == Some(Version(wanted))).count();
         assert_eq!([share(1), share(2)], [9_900, 100]);
         assert_eq!(CorpusRouting::default().pinned(3), None);
         let snapshot = RoutingSnapshot { corpora: [("web".to_owned(), corpus)].into(), ..Default::default() };

@@ -150,7 +150,9 @@ async fn start(args: StartArgs) -> Result<()> {
     let version = match (args.version, &args.store) {
         (Some(version), _) => version,
         (None, Some(store)) => newest(&open_store(store)?, &args.corpus).await?,
-        (None, None) => return Err(anyhow!("which version? hint: --version N, or --store URL for the newest")),
+        (None, None) => {
+            return Err(anyhow!("which version? hint: --version N, or --store URL for the newest"));
+        }
     };
     let policy = match &args.plan {
         Some(file) => read_plan(file)?,
@@ -233,9 +235,12 @@ fn show(args: &CorpusArgs, corpus: &Value) {
 
 /// The rollout of a corpus in a few lines.
 pub fn lines(name: &str, corpus: &Value) -> Vec<String> {
-    let version = |value: &Value| value.as_u64().map_or_else(|| "none".to_owned(), |version| format!("v{version}"));
+    let version =
+        |value: &Value| value.as_u64().map_or_else(|| "none".to_owned(), |version| format!("v{version}"));
     let pins = corpus["pins"].as_array().into_iter().flatten();
-    let pins = pins.map(|pin| format!("{} {} %", version(&pin["version"]), pin["share"].as_f64().unwrap_or(0.0) / 100.0));
+    let pins = pins.map(|pin| {
+        format!("{} {} %", version(&pin["version"]), pin["share"].as_f64().unwrap_or(0.0) / 100.0)
+    });
     let pins: Vec<_> = pins.collect();
     let mut lines = vec![format!("{name}: live {}, queries: {}", version(&corpus["live"]), pins.join(", "))];
     let rollout = &corpus["rollout"];
@@ -249,7 +254,8 @@ pub fn lines(name: &str, corpus: &Value) -> Vec<String> {
             rollout["replicas"],
         ));
         for failed in rollout["failed"].as_array().into_iter().flatten() {
-            let [shard, node, reason] = ["shard", "node", "reason"].map(|key| failed[key].as_str().unwrap_or("?"));
+            let [shard, node, reason] =
+                ["shard", "node", "reason"].map(|key| failed[key].as_str().unwrap_or("?"));
             lines.push(format!("  {shard} on {node}: {reason}"));
         }
     }

@@ -12,7 +12,9 @@ use crate::{control::Service, say::say};
 /// `canopy topology`.
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
-#[command(after_help = "Example:  canopy topology -c canopy.toml        runs the service\n          canopy topology show -c canopy.toml   what it knows")]
+#[command(
+    after_help = "Example:  canopy topology -c canopy.toml        runs the service\n          canopy topology show -c canopy.toml   what it knows"
+)]
 pub struct Args {
     #[command(subcommand)]
     command: Option<Command>,
@@ -125,7 +127,10 @@ fn print(status: &Value) {
     table.load_style(presets::NOTHING);
     table.set_header(["node", "role", "state", "address", "zone"]);
     for node in status["nodes"].as_array().into_iter().flatten() {
-        table.add_row(["node", "role", "state", "address", "zone"].map(|key| node[key].as_str().unwrap_or("").to_owned()));
+        table.add_row(
+            ["node", "role", "state", "address", "zone"]
+                .map(|key| node[key].as_str().unwrap_or("").to_owned()),
+        );
     }
     for line in table.lines() {
         say!("{}", line.trim_end());

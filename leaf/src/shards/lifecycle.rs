@@ -16,7 +16,7 @@ use std::{
 
 use canopy_common::{
     drain::Drain,
-    ids::{Version, NodeId},
+    ids::{NodeId, Version},
 };
 use canopy_format::store::{Found, PassedOver, VersionStore};
 use canopy_indexer::index_schema::IndexSchema;
@@ -114,7 +114,11 @@ impl Lifecycle {
 
     /// Beside running queries: one.
     fn at_once(&self) -> usize {
-        if self.shards.directory.snapshot().all().next().is_some() { 1 } else { self.config.opening_threads() }
+        if self.shards.directory.snapshot().all().next().is_some() {
+            1
+        } else {
+            self.config.opening_threads()
+        }
     }
 
     async fn follow(&self, snapshot: &RoutingSnapshot) {
@@ -227,16 +231,17 @@ impl Lifecycle {
             Ok(Opened::Ready(serving)) => End::Ready(serving),
             Ok(Opened::GivenUp) => End::GivenUp,
             Ok(Opened::Damaged(error)) => End::Damaged(error),
-            Err(error) => End::Later(Error::Io { path: "opening".to_owned(), source: std::io::Error::other(error) }),
+            Err(error) => {
+                End::Later(Error::Io { path: "opening".to_owned(), source: std::io::Error::other(error) })
+            }
         }
     }
 
     /// What the leaf serves of the same shard.
     fn before(&self, place: &Place) -> Option<Arc<Serving>> {
         let snapshot = self.shards.directory.snapshot();
-        let same = |serving: &&Arc<Serving>| {
-            *serving.corpus == *place.corpus && serving.view.shard == place.shard
-        };
+        let same =
+            |serving: &&Arc<Serving>| *serving.corpus == *place.corpus && serving.view.shard == place.shard;
         snapshot.all().filter(same).max_by_key(|serving| serving.view.version).cloned()
     }
 

@@ -110,7 +110,8 @@ impl Job {
         let stop = Stop::new(Deadline::after(self.warm), Arc::default());
         let probe = warm::probe(&view, &release.manifest, entry)?;
         warm::check(&view, &probe, &stop).map_err(|failure| damaged(failure.message))?;
-        let warming = warm::Warming { view: &view, manifest: &release.manifest, entry, pace: &self.pace, stop: &stop };
+        let warming =
+            warm::Warming { view: &view, manifest: &release.manifest, entry, pace: &self.pace, stop: &stop };
         warming.queries()?;
         if let Some(before) = &self.before {
             warming.sample(&self.sample, &before.view, &|| self.goes_on(shards));

@@ -50,7 +50,8 @@ impl Steps {
         self.owed += self.pace.rest(self.begun.elapsed());
         if self.owed >= GRAIN {
             let until = Instant::now() + self.owed;
-            while let Some(left) = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+            while let Some(left) = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
+            {
                 // May wake early; nobody unparks a thread that opens shards.
                 std::thread::park_timeout(left);
             }

@@ -17,7 +17,9 @@ pub fn check(held: u64, entry: &ShardEntry, limit: u64) -> Result<()> {
         limit => Some(limit.saturating_sub(held)),
     };
     match free {
-        Some(free) if need > free => Err(Error::NoRoom { what: "memory", shard: entry.shard.clone(), need, free }),
+        Some(free) if need > free => {
+            Err(Error::NoRoom { what: "memory", shard: entry.shard.clone(), need, free })
+        }
         _ => Ok(()),
     }
 }

@@ -103,8 +103,12 @@ impl Stage<'_> {
         if !(self.went)(came) {
             return Ok(false);
         }
-        let mut out =
-            fs::OpenOptions::new().create(true).append(true).open(&partial).await.map_err(failed(&partial))?;
+        let mut out = fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&partial)
+            .await
+            .map_err(failed(&partial))?;
         while came < file.bytes {
             let begun = Instant::now();
             let bytes = self.store.read_range(corpus, version, file, came, PART).await?;

@@ -194,7 +194,8 @@ impl Board {
     pub fn start(&self, now: Instant) -> Option<Place> {
         let mut lines = self.lines.lock();
         let (place, line) = lines.iter_mut().find(|(_, line)| line.startable(now))?;
-        *line = Line { state: State::Fetching, last_error: line.last_error.clone(), ..Line::of(line.version) };
+        *line =
+            Line { state: State::Fetching, last_error: line.last_error.clone(), ..Line::of(line.version) };
         Some(place.clone())
     }
 

@@ -171,7 +171,12 @@ impl Warming<'_> {
     }
 
     /// Asks `view` all of the sample; the median time. `None`: nothing was asked.
-    fn round(&self, sample: &[SearchRequest], view: &ShardView, goes_on: &dyn Fn() -> bool) -> Option<Duration> {
+    fn round(
+        &self,
+        sample: &[SearchRequest],
+        view: &ShardView,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Option<Duration> {
         let mut steps = self.pace.steps();
         let mut times = Vec::with_capacity(sample.len());
         for asked in sample {

@@ -25,7 +25,8 @@ fn routing() -> Membership {
         replicas: vec!["leaf-0".into()],
         version: 0,
     };
-    let config = TopologyConfig { nodes: vec![leaf], placements: vec![placement], ..TopologyConfig::default() };
+    let config =
+        TopologyConfig { nodes: vec![leaf], placements: vec![placement], ..TopologyConfig::default() };
     RoutingSnapshot::from_static(&config).unwrap().into()
 }
 

@@ -67,7 +67,9 @@ async fn a_session_stays_on_its_version() {
         let session = format!("user-{user}");
         let mut of_user = std::collections::BTreeSet::new();
         for _ in 0..5 {
-            of_user.insert(ask(&tree, |request| request.session.clone_from(&session)).await.unwrap().version.wanted);
+            of_user.insert(
+                ask(&tree, |request| request.session.clone_from(&session)).await.unwrap().version.wanted,
+            );
         }
         assert_eq!(of_user.len(), 1);
         versions.extend(of_user);

@@ -58,9 +58,10 @@ impl Opening<'_> {
 /// What a snapshot wants open.
 fn wanted(routing: &RoutingSnapshot) -> BTreeSet<Key> {
     let each = routing.corpora.iter().flat_map(|(name, corpus)| {
-        let versions: Vec<_> = match corpus.versions.is_empty() {
-            true => vec![corpus.version],
-            false => corpus.versions.keys().copied().map(Some).collect(),
+        let versions: Vec<_> = if corpus.versions.is_empty() {
+            vec![corpus.version]
+        } else {
+            corpus.versions.keys().copied().map(Some).collect()
         };
         versions.into_iter().map(move |version| (name.clone(), version))
     });

@@ -54,11 +54,20 @@ fn gauge() -> IntGauge {
 
 fn routing(version: Option<u64>) -> RoutingSnapshot {
     let corpus = CorpusRouting { version: version.map(Version), ..Default::default() };
-    RoutingSnapshot { epoch: Epoch(1), corpora: BTreeMap::from([("web".to_owned(), corpus)]), ..Default::default() }
+    RoutingSnapshot {
+        epoch: Epoch(1),
+        corpora: BTreeMap::from([("web".to_owned(), corpus)]),
+        ..Default::default()
+    }
 }
 
 /// Follows `routing` until every corpus is open.
-async fn keep_until_open(versions: &Versions, store: &VersionStore, routing: RoutingSnapshot, gauge: &IntGauge) {
+async fn keep_until_open(
+    versions: &Versions,
+    store: &VersionStore,
+    routing: RoutingSnapshot,
+    gauge: &IntGauge,
+) {
     let (routing, drain) = (Routing::from(routing), Drain::new());
     let opening = Opening { store, cache_dir: "nowhere", drain: &drain, passed_over: gauge };
     let open = async {
@@ -187,8 +196,7 @@ async fn a_process_that_drains_stops_trying() {
     let versions = Versions::expecting(["web".to_owned()]);
     let drain = Drain::new();
     drain.start();
-    let opening =
-        Opening { store: &store, cache_dir: "nowhere", drain: &drain, passed_over: &gauge() };
+    let opening = Opening { store: &store, cache_dir: "nowhere", drain: &drain, passed_over: &gauge() };
     soon(keep(&versions, &routing(None).into(), opening)).await;
     assert_eq!(versions.opening().len(), 1);
 }
@@ -204,7 +212,11 @@ async fn versions_come_and_go_with_the_snapshot_and_each_query_gets_one() {
         let held = versions.iter().map(|version| (Version(*version), VersionRouting::default()));
         let corpus =
             CorpusRouting { pins: pins.collect(), versions: held.collect(), ..CorpusRouting::default() };
-        RoutingSnapshot { epoch: Epoch(epoch), corpora: [("web".to_owned(), corpus)].into(), ..Default::default() }
+        RoutingSnapshot {
+            epoch: Epoch(epoch),
+            corpora: [("web".to_owned(), corpus)].into(),
+            ..Default::default()
+        }
     };
     let versions = Versions::expecting([]);
     let (routing, drain, gauge) = (Routing::from(RoutingSnapshot::default()), Drain::new(), gauge());
@@ -218,9 +230,8 @@ async fn versions_come_and_go_with_the_snapshot_and_each_query_gets_one() {
             }
         }
     };
-    let chosen = |choice| {
-        versions.choose("web", &routing.now(), choice).map(|state| state.manifest.version.0)
-    };
+    let chosen =
+        |choice| versions.choose("web", &routing.now(), choice).map(|state| state.manifest.version.0);
     let told = async {
         assert!(matches!(chosen(Choice::Pinned(0)), Err(Error::UnknownCorpus(_))));
         routing.publish(snapshot(1, &[(7, 10_000)], &[7]));

@@ -24,7 +24,7 @@ fn sound() -> TopologyConfig {
             placement(&["main/0", "main/1"], &["leaf-1", "leaf-2"]),
             placement(&["news/0"], &["leaf-2"]),
         ],
-            ..TopologyConfig::default()
+        ..TopologyConfig::default()
     }
 }
 

@@ -19,7 +19,11 @@ pub struct Seen {
 impl Seen {
     /// Nothing yet.
     pub fn of(corpus: &str, version: Version, control: Version) -> Self {
-        Self { corpus: corpus.to_owned(), versions: (version.0, control.0), comparison: Comparison::default() }
+        Self {
+            corpus: corpus.to_owned(),
+            versions: (version.0, control.0),
+            comparison: Comparison::default(),
+        }
     }
 
     /// Whether it is of the same trial.
@@ -114,12 +118,21 @@ mod tests {
         assert_eq!(read, seen);
         assert!(read.same(&seen));
         read.add(&seen.comparison);
-        assert_eq!((read.comparison.treatment.queries, read.comparison.treatment.latencies.len()), (200, 200));
+        assert_eq!(
+            (read.comparison.treatment.queries, read.comparison.treatment.latencies.len()),
+            (200, 200)
+        );
     }
 
     #[test]
     fn nonsense_is_cut_down() {
-        let arm = wire::Arm { queries: 5, errors: 9, buckets: vec![1, 70_000], counts: vec![2, 3], ..Default::default() };
+        let arm = wire::Arm {
+            queries: 5,
+            errors: 9,
+            buckets: vec![1, 70_000],
+            counts: vec![2, 3],
+            ..Default::default()
+        };
         let mean = wire::Mean { queries: 1, sum: f64::NAN, squares: 0.0 };
         let trial = wire::Trial { treatment: Some(arm), overlap: Some(mean), ..Default::default() };
         let seen = Seen::from_wire(&trial).comparison;

@@ -21,8 +21,10 @@ pub struct LastGood {
 impl LastGood {
     /// In `directory`, which is made. Errors: it can't be.
     pub fn at(directory: &Path, node: &str) -> Result<Self> {
-        fs::create_dir_all(directory)
-            .map_err(|source| Error::Io { what: format!("topology.state_dir {}", directory.display()), source })?;
+        fs::create_dir_all(directory).map_err(|source| Error::Io {
+            what: format!("topology.state_dir {}", directory.display()),
+            source,
+        })?;
         Ok(Self { path: directory.join(format!("{node}.routing.json")) })
     }
 

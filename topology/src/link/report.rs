@@ -24,7 +24,9 @@ pub async fn report(link: &Arc<Inner>, drain: &Drain, condition: &(impl Fn() -> 
     loop {
         let ended = drain.started();
         let Condition { holdings, trials: seen } = condition();
-        seen.into_iter().for_each(|seen| gather(&mut trials, seen));
+        for one in seen {
+            gather(&mut trials, one);
+        }
         let now = message(link, drain, holdings);
         if quiet >= INTERVAL || said.as_ref() != Some(&now) {
             let Some((_, client)) = link.services.get(turn % link.services.len().max(1)) else { return };

@@ -38,7 +38,12 @@ async fn follow(link: &Arc<Inner>, mut updates: Streaming<RoutingUpdate>) -> Res
         match read(&update) {
             Ok(snapshot) => take(link, snapshot).await,
             Err(reason) => {
-                tracing::error!(node = link.node.id, epoch = update.epoch, reason, "a routing snapshot can't be read");
+                tracing::error!(
+                    node = link.node.id,
+                    epoch = update.epoch,
+                    reason,
+                    "a routing snapshot can't be read"
+                );
             }
         }
     }

@@ -137,9 +137,11 @@ mod tests {
 
     #[test]
     fn a_document_says_the_whole_snapshot_and_keeps_lists_shared() {
-        let on = |leaves: &[&str]| -> Arc<[NodeId]> { leaves.iter().map(|leaf| NodeId::from(*leaf)).collect() };
-        let shards: Replicas =
-            (0..6).map(|number| (ShardId::new("main", number), on(&["a", if number < 4 { "b" } else { "c" }]))).collect();
+        let on =
+            |leaves: &[&str]| -> Arc<[NodeId]> { leaves.iter().map(|leaf| NodeId::from(*leaf)).collect() };
+        let shards: Replicas = (0..6)
+            .map(|number| (ShardId::new("main", number), on(&["a", if number < 4 { "b" } else { "c" }])))
+            .collect();
         let node = Node { role: Role::Leaf, address: "h:1".into(), admin: String::new(), zone: "z".into() };
         let corpus = CorpusRouting {
             version: None,

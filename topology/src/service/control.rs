@@ -49,7 +49,14 @@ impl Control {
         }
         let heard = desired.nodes.keys().map(|node| (node.clone(), now)).collect();
         let snapshot = desired.snapshot();
-        let mut control = Self { desired, heard, roots: BTreeMap::new(), snapshot, judging: BTreeMap::new(), audit: Vec::new() };
+        let mut control = Self {
+            desired,
+            heard,
+            roots: BTreeMap::new(),
+            snapshot,
+            judging: BTreeMap::new(),
+            audit: Vec::new(),
+        };
         let corpora: Vec<String> = control.desired.corpora.keys().cloned().collect();
         for corpus in corpora {
             control.apply(&corpus, Event::Restarted);
@@ -85,7 +92,8 @@ impl Control {
         }
         let mut placed: BTreeMap<&str, BTreeMap<ShardId, Vec<NodeId>>> = BTreeMap::new();
         for placement in &config.placements {
-            let nodes: Vec<NodeId> = placement.replicas.iter().map(|leaf| NodeId::from(leaf.as_str())).collect();
+            let nodes: Vec<NodeId> =
+                placement.replicas.iter().map(|leaf| NodeId::from(leaf.as_str())).collect();
             let shards = placement.shards.iter().filter_map(|shard| shard.parse().ok());
             placed.entry(&placement.corpus).or_default().extend(shards.map(|shard| (shard, nodes.clone())));
         }
@@ -99,7 +107,8 @@ impl Control {
         for placement in config.placements.iter().filter(|placement| placement.version > 0) {
             let state = &self.desired.corpora[&placement.corpus];
             if state.live.is_none() && state.active.is_none() {
-                let (to, by, policy) = (Version(placement.version), "the configuration".to_owned(), Policy::default());
+                let (to, by, policy) =
+                    (Version(placement.version), "the configuration".to_owned(), Policy::default());
                 self.apply(&placement.corpus, Event::Start { to, by, policy, supersede: false });
             }
         }
@@ -137,7 +146,8 @@ impl Control {
         };
         if record.role != Role::Leaf {
             let role = record.role.as_str();
-            let message = format!("{node} is a {role}; only leaves are drained here: stop it, it leaves by itself");
+            let message =
+                format!("{node} is a {role}; only leaves are drained here: stop it, it leaves by itself");
             return Err(Error::invalid("node", message));
         }
         record.drained = !undo;
@@ -221,11 +231,14 @@ impl Control {
             .desired
             .nodes
             .iter()
-            .filter(|(id, record)| record.role == Role::Root && !record.leaving && self.heard.contains_key(*id))
+            .filter(|(id, record)| {
+                record.role == Role::Root && !record.leaving && self.heard.contains_key(*id)
+            })
             .map(|(id, _)| id)
             .collect();
         let mut sets = here.into_iter().map(|root| self.roots.get(root).cloned().unwrap_or_default());
-        let everywhere = sets.next().map(|first| sets.fold(first, |all, next| &all & &next)).unwrap_or_default();
+        let everywhere =
+            sets.next().map(|first| sets.fold(first, |all, next| &all & &next)).unwrap_or_default();
         let corpora: Vec<String> = self.desired.corpora.keys().cloned().collect();
         for corpus in corpora {
             let of_corpus = everywhere.iter().filter(|(name, _)| *name == corpus);

@@ -79,7 +79,8 @@ impl Desired {
             }
         }
         let versions = wanted.into_iter().map(|(version, shards)| {
-            let held = shards.iter().map(|(shard, nodes)| (shard.clone(), self.held(state, version, shard, nodes)));
+            let held =
+                shards.iter().map(|(shard, nodes)| (shard.clone(), self.held(state, version, shard, nodes)));
             let held: Vec<_> = held.collect();
             let routing = VersionRouting { wanted: lists.shared(shards), held: lists.shared(held) };
             (version, routing)

@@ -20,7 +20,8 @@ pub struct Metrics {
 impl Metrics {
     /// Registers them.
     pub fn new(registry: &Registry) -> Self {
-        let gauge = |what: &str, help: &str| metrics::gauge(registry, &format!("canopy_topology_{what}"), help);
+        let gauge =
+            |what: &str, help: &str| metrics::gauge(registry, &format!("canopy_topology_{what}"), help);
         let nodes = IntGaugeVec::new(Opts::new("canopy_topology_nodes", "nodes by state"), &["state"])
             .expect("metric names are literals");
         if let Err(error) = registry.register(Box::new(nodes.clone())) {
@@ -30,7 +31,10 @@ impl Metrics {
             epoch: gauge("epoch", "of the newest routing snapshot"),
             nodes,
             rollouts: gauge("rollouts", "rollouts under way"),
-            stopped: gauge("rollouts_stopped", "rollouts that are halted or paused; above 0 for long wants a look"),
+            stopped: gauge(
+                "rollouts_stopped",
+                "rollouts that are halted or paused; above 0 for long wants a look",
+            ),
             unstored: metrics::counter(
                 registry,
                 "canopy_topology_unstored_total",

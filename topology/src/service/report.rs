@@ -35,20 +35,19 @@ pub struct Word {
 impl Word {
     /// Checks a report. Errors: the field at fault.
     pub fn check(report: &wire::NodeReport) -> Result<Self> {
-        let name = |field: &str, text: &str| match valid_name(text) {
-            true => Ok(()),
-            false => {
-                let text: String = text.chars().take(80).collect();
-                Err(Error::invalid(field, format!("{text:?} is not a name; use a-z, 0-9, - and _")))
+        let name = |field: &str, text: &str| {
+            if valid_name(text) {
+                return Ok(());
             }
+            let text: String = text.chars().take(80).collect();
+            Err(Error::invalid(field, format!("{text:?} is not a name; use a-z, 0-9, - and _")))
         };
         name("node", &report.node)?;
         if !report.zone.is_empty() {
             name("zone", &report.zone)?;
         }
-        let role = Role::parse(&report.role).ok_or_else(|| {
-            Error::invalid("role", "it is none of root, aggregator, leaf")
-        })?;
+        let role = Role::parse(&report.role)
+            .ok_or_else(|| Error::invalid("role", "it is none of root, aggregator, leaf"))?;
         for (field, address) in [("address", &report.address), ("admin", &report.admin)] {
             let may_be_empty = field == "admin" && address.is_empty();
             if !may_be_empty && !dialable(address) {
@@ -84,7 +83,9 @@ fn held_of(held: &wire::Held) -> Result<(String, Option<ShardId>, Version, Hold)
     }
     let shard = match held.shard.as_str() {
         "" => None,
-        shard => Some(shard.parse().map_err(|_| Error::invalid("held.shard", "it is not a shard, such as main/3"))?),
+        shard => Some(
+            shard.parse().map_err(|_| Error::invalid("held.shard", "it is not a shard, such as main/3"))?,
+        ),
     };
     let hold = match held.state() {
         held::State::Loading => Hold::Loading,
@@ -107,7 +108,9 @@ impl Control {
         let new = was.as_ref() != Some(&record);
         let back = self.heard.insert(node.clone(), now).is_none();
         if role == Role::Root {
-            trials.into_iter().for_each(|seen| self.compare(&seen));
+            for seen in &trials {
+                self.compare(seen);
+            }
             let has = held.iter().filter(|(_, shard, _, hold)| shard.is_none() && *hold == Hold::Resident);
             let has: BTreeSet<_> = has.map(|(corpus, _, version, _)| (corpus.clone(), *version)).collect();
             let other = self.roots.insert(node.clone(), has.clone()) != Some(has);

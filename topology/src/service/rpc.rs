@@ -8,8 +8,8 @@ use canopy_common::{
     rpc::status::to_status,
 };
 use canopy_proto::topology::{
-    CommandReply, CommandRequest, NodeReport, ReportReply, RoutingUpdate, ShowReply, ShowRequest, WatchRequest,
-    command_request::Command, show_request::What, topology_server::Topology,
+    CommandReply, CommandRequest, NodeReport, ReportReply, RoutingUpdate, ShowReply, ShowRequest,
+    WatchRequest, command_request::Command, show_request::What, topology_server::Topology,
 };
 use futures::{Stream, StreamExt, stream};
 use tonic::{Request, Response, Status};
@@ -69,9 +69,19 @@ impl Topology for Service {
         Ok(Response::new(updates.boxed()))
     }
 
-    async fn report(&self, request: Request<NodeReport>) -> std::result::Result<Response<ReportReply>, Status> {
+    async fn report(
+        &self,
+        request: Request<NodeReport>,
+    ) -> std::result::Result<Response<ReportReply>, Status> {
         let word = Word::check(request.get_ref()).map_err(refuse)?;
-        let epoch = self.change(move |control, now| { control.hear(word, now); Ok(()) }).await.map_err(refuse)?.1;
+        let epoch = self
+            .change(move |control, now| {
+                control.hear(word, now);
+                Ok(())
+            })
+            .await
+            .map_err(refuse)?
+            .1;
         Ok(Response::new(ReportReply { lease_ms: LEASE.as_millis() as u64, epoch }))
     }
 

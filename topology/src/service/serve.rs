@@ -68,7 +68,8 @@ impl Service {
         let routing = Routing::from(control.snapshot().clone());
         let metrics = Arc::new(Metrics::new(&deps.telemetry.registry));
         let state = Arc::new(Mutex::new(State { control, store }));
-        let service = Self { node: serve.node.clone(), state, routing, clock: deps.clock.clone(), metrics, drain };
+        let service =
+            Self { node: serve.node.clone(), state, routing, clock: deps.clock.clone(), metrics, drain };
         let lines = |lines| service.lines(lines);
         service.state.lock().save(lines)?;
         Ok(service)

@@ -23,7 +23,8 @@ impl Control {
 
     /// How many nodes are in each state.
     pub fn node_counts(&self) -> BTreeMap<&'static str, i64> {
-        let mut counts: BTreeMap<_, _> = ["away", "leaving", "drained", "here"].map(|state| (state, 0)).into();
+        let mut counts: BTreeMap<_, _> =
+            ["away", "leaving", "drained", "here"].map(|state| (state, 0)).into();
         for (id, record) in self.desired.nodes.iter().filter(|(_, record)| record.role != Role::Topology) {
             *counts.entry(self.node_state(id, record)).or_default() += 1;
         }
@@ -90,10 +91,12 @@ fn corpus(state: &State) -> Value {
         .ended
         .iter()
         .rev()
-        .map(|ended| json!({
-            "id": ended.id, "from": ended.from, "to": ended.to,
-            "outcome": ended.outcome.as_str(), "reason": ended.reason,
-        }))
+        .map(|ended| {
+            json!({
+                "id": ended.id, "from": ended.from, "to": ended.to,
+                "outcome": ended.outcome.as_str(), "reason": ended.reason,
+            })
+        })
         .collect();
     json!({
         "live": state.live,

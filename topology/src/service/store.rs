@@ -83,7 +83,11 @@ impl TopologyStore {
         Ok(())
     }
 
-    fn write(&self, next: &BTreeMap<String, Vec<u8>>, audit: &[String]) -> std::result::Result<(), redb::Error> {
+    fn write(
+        &self,
+        next: &BTreeMap<String, Vec<u8>>,
+        audit: &[String],
+    ) -> std::result::Result<(), redb::Error> {
         let write = self.database.begin_write()?;
         {
             let mut table = write.open_table(DOCUMENTS)?;

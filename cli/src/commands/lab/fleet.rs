@@ -7,7 +7,9 @@ use crate::{say::say, show};
 
 /// `canopy lab fleet`.
 #[derive(clap::Args)]
-#[command(after_help = "Example:  canopy lab fleet --documents 8000000000 --per-shard 40000000 --qps 150000 --replica-qps 2500 --headroom 0.3 --fan-out 60")]
+#[command(
+    after_help = "Example:  canopy lab fleet --documents 8000000000 --per-shard 40000000 --qps 150000 --replica-qps 2500 --headroom 0.3 --fan-out 60"
+)]
 pub struct Args {
     /// Documents in all
     #[arg(long)]
@@ -82,7 +84,12 @@ pub fn run(args: &Args) -> Result<()> {
 
 fn print(demand: &Demand, fleet: &Fleet) {
     let count = show::count;
-    say!("{} shards x {} replicas = {} leaves", count(fleet.shards), count(fleet.replicas), count(fleet.leaves));
+    say!(
+        "{} shards x {} replicas = {} leaves",
+        count(fleet.shards),
+        count(fleet.replicas),
+        count(fleet.leaves)
+    );
     match fleet.levels {
         0 => say!("no aggregators: the root asks the {} shards", fleet.shards),
         levels => say!(

@@ -42,21 +42,6 @@ impl Output {
         self.threads.unwrap_or_else(|| available_parallelism().map_or(1, std::num::NonZero::get))
     }
 
-    /// Runs a lab that sends so many queries, with their progress; silent off a terminal.
-    pub fn watch<R>(
-        &self,
-        queries: u64,
-        run: impl FnOnce(&(dyn Fn(u64) + Sync)) -> canopy_lab::Result<R>,
-    ) -> Result<R> {
-        let terminal = std::io::stderr().is_terminal();
-        let bar = if terminal { ProgressBar::new(queries) } else { ProgressBar::hidden() };
-        let style = ProgressStyle::with_template("{bar:40} {human_pos}/{human_len} queries {per_sec} {eta}");
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        let report = run(&|queries| bar.inc(queries))?;
-        bar.finish_and_clear();
-        Ok(report)
-    }
-
     /// Writes what was asked for. A failed run is shown too, and ends with an error.
     pub fn write<R: Serialize>(&self, forms: &Forms<'_, R>) -> Result<()> {
         if let Some(path) = &self.plot {
@@ -73,6 +58,17 @@ impl Output {
         }
         Ok(())
     }
+}
+
+/// Runs a lab that sends so many queries, with their progress; silent off a terminal.
+pub fn watch<R>(queries: u64, run: impl FnOnce(&(dyn Fn(u64) + Sync)) -> canopy_lab::Result<R>) -> Result<R> {
+    let terminal = std::io::stderr().is_terminal();
+    let bar = if terminal { ProgressBar::new(queries) } else { ProgressBar::hidden() };
+    let style = ProgressStyle::with_template("{bar:40} {human_pos}/{human_len} queries {per_sec} {eta}");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    let report = run(&|queries| bar.inc(queries))?;
+    bar.finish_and_clear();
+    Ok(report)
 }
 
 /// A table whose numbers stand right, but for the columns in `left`.

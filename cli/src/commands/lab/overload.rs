@@ -8,7 +8,7 @@ use canopy_lab::overload::{
 
 use super::{
     millis,
-    output::{Forms, Output, table},
+    output::{self, Forms, Output, table},
     share,
 };
 use crate::say::say;
@@ -90,7 +90,7 @@ pub fn run(args: &Args) -> Result<()> {
     settings.latency.hiccups.share = args.hiccups;
     settings.check()?;
     let queries = settings.queries() * settings.arms.len() as u64;
-    let report = args.output.watch(queries, |progress| overload::run(&settings, progress))?;
+    let report = output::watch(queries, |progress| overload::run(&settings, progress))?;
     args.output.write(&Forms { report: &report, svg: &plot::svg, print: &print, failures: &[] })
 }
 

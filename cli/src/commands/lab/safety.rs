@@ -7,7 +7,7 @@ use canopy_lab::{
 };
 
 use super::{
-    output::{Forms, Output, percent, ratio, table},
+    output::{self, Forms, Output, percent, ratio, table},
     share,
 };
 use crate::say::say;
@@ -93,7 +93,7 @@ impl Args {
 pub fn run(args: &Args) -> Result<()> {
     let settings = args.settings();
     settings.check()?;
-    let report = args.output.watch(settings.queries(), |progress| safety::run(&settings, progress))?;
+    let report = output::watch(settings.queries(), |progress| safety::run(&settings, progress))?;
     args.output.write(&Forms { report: &report, svg: &plot::svg, print: &print, failures: &report.broken })
 }
 

@@ -15,7 +15,7 @@ use canopy_lab::{
 
 use super::{
     millis,
-    output::{Forms, Output},
+    output::{self, Forms, Output},
     share,
 };
 
@@ -253,7 +253,7 @@ impl Args {
 pub fn run(args: &Args) -> Result<()> {
     let settings = args.settings()?;
     settings.check()?;
-    let report = args.output.watch(settings.queries(), |progress| tail::run(&settings, progress))?;
+    let report = output::watch(settings.queries(), |progress| tail::run(&settings, progress))?;
     let failures = &report.faults;
     args.output.write(&Forms { report: &report, svg: &plot::svg, print: &table::print, failures })
 }

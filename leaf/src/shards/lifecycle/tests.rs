@@ -43,11 +43,10 @@ impl Following {
     /// From now on the leaf should hold these versions of `shards` shards.
     fn want(&mut self, versions: &[Version], shards: u32) {
         let leaf: Arc<[NodeId]> = [self.parts.shards.node.clone()].into();
-        let all: Replicas =
-            (0..shards).map(|number| (ShardId::new("main", number), leaf.clone())).collect();
-        let each = versions.iter().map(|version| {
-            (*version, VersionRouting { wanted: all.clone(), held: Replicas::new() })
-        });
+        let all: Replicas = (0..shards).map(|number| (ShardId::new("main", number), leaf.clone())).collect();
+        let each = versions
+            .iter()
+            .map(|version| (*version, VersionRouting { wanted: all.clone(), held: Replicas::new() }));
         let corpus = CorpusRouting { versions: each.collect(), ..CorpusRouting::default() };
         self.epoch += 1;
         let corpora = [(CORPUS.to_owned(), corpus)].into();

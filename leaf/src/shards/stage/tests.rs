@@ -1,6 +1,9 @@
 //! Fetching from a store that is not a directory: whole, in parts, broken off and taken up again.
 
-use std::sync::{Arc, atomic::{AtomicU64, Ordering}};
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
 
 use object_store::{ObjectStoreExt, memory::InMemory};
 
@@ -85,7 +88,10 @@ async fn longer_leftovers_are_thrown_away_and_a_short_object_is_an_error() {
     let cut = Cache::new();
     let at = VersionStore::version_path(CORPUS, built.manifest.version);
     let bytes = std::fs::read(&target).unwrap();
-    objects.put(&format!("{at}/{}", largest.path).into(), bytes[..bytes.len() - 1].to_vec().into()).await.unwrap();
+    objects
+        .put(&format!("{at}/{}", largest.path).into(), bytes[..bytes.len() - 1].to_vec().into())
+        .await
+        .unwrap();
     let stage = Stage { store: &store, cache_dir: cut.path(), rate: 0, went: &|_| true };
     assert!(stage.fetch(&built.manifest, &built.manifest.shards[0]).await.is_err());
     assert!(!version_dir(cut.path(), CORPUS, built.manifest.version).join(&largest.path).exists());

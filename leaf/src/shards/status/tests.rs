@@ -2,7 +2,7 @@
 
 use super::*;
 
-const RETAIN: Duration = Duration::from_secs(600);
+const RETAIN: Duration = Duration::from_mins(10);
 
 fn place(number: u32, version: u64) -> Place {
     Place { corpus: "web".into(), shard: ShardId::new("main", number), version: Some(Version(version)) }

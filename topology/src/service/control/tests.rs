@@ -20,7 +20,11 @@ fn config() -> TopologyConfig {
     };
     let node = |id: &str, role, port| NodeConfig::at(id, role, format!("127.0.0.1:{port}"));
     TopologyConfig {
-        nodes: vec![node("leaf-1", Role::Leaf, 1), node("leaf-2", Role::Leaf, 2), node("topology", Role::Topology, 9)],
+        nodes: vec![
+            node("leaf-1", Role::Leaf, 1),
+            node("leaf-2", Role::Leaf, 2),
+            node("topology", Role::Topology, 9),
+        ],
         placements: vec![placement],
         ..TopologyConfig::default()
     }
@@ -73,8 +77,9 @@ impl World {
         for leaf in ["leaf-1", "leaf-2"] {
             let id = NodeId::from(leaf);
             let wanted = snapshot.wanted(&id);
-            let held: Vec<Held> =
-                wanted.filter_map(|(_, version, shard)| Some(holds(version?.0, &shard.to_string()))).collect();
+            let held: Vec<Held> = wanted
+                .filter_map(|(_, version, shard)| Some(holds(version?.0, &shard.to_string())))
+                .collect();
             self.leaves.insert(leaf, held.clone());
             self.hear(&said(leaf, Role::Leaf, held));
         }
@@ -129,8 +134,12 @@ fn a_version_is_loaded_held_pinned_swapped_and_rolled_back() {
     while world.pins() != [(2, 10_000)] {
         world.round();
     }
-    let rollback =
-        Event::Rollback { to: None, by: "bob".into(), reason: "empty pages".into(), policy: Policy::default() };
+    let rollback = Event::Rollback {
+        to: None,
+        by: "bob".into(),
+        reason: "empty pages".into(),
+        policy: Policy::default(),
+    };
     world.control.command("web", rollback).unwrap();
     assert_eq!(world.pins(), [(1, 10_000)], "at once");
     world.settle();
@@ -156,7 +165,11 @@ fn who_is_away_or_leaves_is_not_asked_unless_nobody_else_is_there() {
     assert_eq!(world.held(1, 0), ["leaf-2"]);
     world.now += LEASE * 3;
     world.control.tick(LEASE, world.now);
-    assert_eq!(world.held(1, 0), ["leaf-1", "leaf-2"], "when everybody is away it is the service that is cut off");
+    assert_eq!(
+        world.held(1, 0),
+        ["leaf-1", "leaf-2"],
+        "when everybody is away it is the service that is cut off"
+    );
     assert_eq!(world.pins(), [(1, 10_000)], "and queries go on");
     world.settle();
     world.control.drain(&"leaf-1".into(), false, "ann").unwrap();
