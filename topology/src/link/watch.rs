@@ -7,7 +7,7 @@ use canopy_proto::topology::{RoutingUpdate, WatchRequest};
 use tonic::{Status, Streaming};
 
 use super::{Inner, PAUSE, pause};
-use crate::routing::RoutingSnapshot;
+use crate::routing::{RoutingSnapshot, delta::RoutingDelta};
 
 /// Never ends before the process drains.
 pub async fn watch(link: &Arc<Inner>, drain: &Drain) {
@@ -33,32 +33,38 @@ pub async fn watch(link: &Arc<Inner>, drain: &Drain) {
     }
 }
 
+/// Takes what one stream brings. Errors: the stream, or a document that can't be used: the next stream begins with everything.
 async fn follow(link: &Arc<Inner>, mut updates: Streaming<RoutingUpdate>) -> Result<(), Status> {
+    let mut last = None;
     while let Some(update) = updates.message().await? {
-        match read(&update) {
-            Ok(snapshot) => take(link, snapshot).await,
-            Err(reason) => {
-                tracing::error!(
-                    node = link.node.id,
-                    epoch = update.epoch,
-                    reason,
-                    "a routing snapshot can't be read"
-                );
-            }
-        }
+        let snapshot = read(&update, last.as_deref()).map_err(|reason| {
+            let epoch = update.epoch;
+            Status::data_loss(format!("routing snapshot {epoch} can't be used: {reason}"))
+        })?;
+        let snapshot = Arc::new(snapshot);
+        last = Some(snapshot.clone());
+        take(link, snapshot).await;
     }
     Ok(())
 }
 
-fn read(update: &RoutingUpdate) -> Result<RoutingSnapshot, String> {
-    let snapshot = RoutingSnapshot::from_json(&update.document)?;
+/// The snapshot of an update; `last`: of the one before on the same stream.
+fn read(update: &RoutingUpdate, last: Option<&RoutingSnapshot>) -> Result<RoutingSnapshot, String> {
+    let snapshot = match (update.base, last) {
+        (0, _) => RoutingSnapshot::from_json(&update.document)?,
+        (_, Some(last)) => {
+            let delta = RoutingDelta::from_json(&update.document)?;
+            delta.apply(last).map_err(|error| error.to_string())?
+        }
+        (base, None) => return Err(format!("it is the changes to {base}, which never came")),
+    };
     if snapshot.epoch.0 != update.epoch {
         return Err(format!("it says epoch {} and holds {}", update.epoch, snapshot.epoch.0));
     }
     Ok(snapshot)
 }
 
-async fn take(link: &Arc<Inner>, snapshot: RoutingSnapshot) {
+async fn take(link: &Arc<Inner>, snapshot: Arc<RoutingSnapshot>) {
     if !link.routing.publish(snapshot) {
         return;
     }
@@ -66,5 +72,26 @@ async fn take(link: &Arc<Inner>, snapshot: RoutingSnapshot) {
     let written = tokio::task::spawn_blocking(move || kept.write(&now)).await;
     if let Ok(Err(error)) = written {
         tracing::warn!(node = link.node.id, %error, "the last good routing snapshot could not be kept");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use canopy_common::ids::Epoch;
+
+    use super::*;
+
+    #[test]
+    fn changes_are_applied_to_what_came_before_and_to_nothing_else() {
+        let at = |epoch| RoutingSnapshot { epoch: Epoch(epoch), ..RoutingSnapshot::default() };
+        let whole = RoutingUpdate { epoch: 3, base: 0, document: at(3).to_json() };
+        let first = read(&whole, None).unwrap();
+        let document = RoutingDelta::between(&at(3), &at(5)).to_json();
+        let changes = RoutingUpdate { epoch: 5, base: 3, document };
+        assert_eq!(read(&changes, Some(&first)).unwrap(), at(5));
+        assert!(read(&changes, None).unwrap_err().contains("never came"));
+        assert!(read(&changes, Some(&at(4))).is_err());
+        assert!(read(&RoutingUpdate { epoch: 4, ..whole }, None).unwrap_err().contains("says epoch 4"));
+        assert!(read(&RoutingUpdate { document: b"{".to_vec(), ..changes }, Some(&first)).is_err());
     }
 }

@@ -20,11 +20,12 @@ impl Routing {
     }
 
     /// Goes by `next` from now on, unless it is not newer; whether it does.
-    pub fn publish(&self, next: RoutingSnapshot) -> bool {
+    pub fn publish(&self, next: impl Into<Arc<RoutingSnapshot>>) -> bool {
+        let next = next.into();
         self.0.send_if_modified(|current| {
             let newer = next.epoch > current.epoch;
             if newer {
-                *current = Arc::new(next);
+                *current = next;
             }
             newer
         })

@@ -22,6 +22,7 @@ use super::{
 use crate::{
     error::{Error, Result},
     rollout::{Event, Policy, dry_run},
+    routing::{RoutingSnapshot, delta::RoutingDelta},
 };
 
 /// Longest name of who wants something, characters.
@@ -33,6 +34,18 @@ const MOST_AUDIT: usize = 10_000;
 
 fn refuse(error: Error) -> Status {
     to_status(&Failure::from(error))
+}
+
+/// What a watcher is sent: what changed since it was last sent something, else everything.
+fn update(last: Option<&RoutingSnapshot>, next: &RoutingSnapshot) -> RoutingUpdate {
+    let epoch = next.epoch.0;
+    match last {
+        Some(last) => {
+            let document = RoutingDelta::between(last, next).to_json();
+            RoutingUpdate { epoch, base: last.epoch.0, document }
+        }
+        None => RoutingUpdate { epoch, base: 0, document: next.to_json() },
+    }
 }
 
 /// Snapshots to come.
@@ -47,7 +60,7 @@ impl Topology for Service {
         tracing::debug!(node, epoch, "watches");
         let following = self.routing().follow();
         let drain = self.drain().clone();
-        let updates = stream::unfold((following, epoch), move |(mut following, mut has)| {
+        let updates = stream::unfold((following, epoch, None), move |(mut following, has, last)| {
             let drain = drain.clone();
             async move {
                 loop {
@@ -57,12 +70,11 @@ impl Topology for Service {
                         snapshot = following.next() => snapshot,
                     };
                     // A watcher that has more than this service is told all the same: it decides.
-                    if snapshot.epoch.0 == has {
+                    if last.is_none() && snapshot.epoch.0 == has {
                         continue;
                     }
-                    has = snapshot.epoch.0;
-                    let update = RoutingUpdate { epoch: has, base: 0, document: snapshot.to_json() };
-                    return Some((Ok(update), (following, has)));
+                    let update = update(last.as_deref(), &snapshot);
+                    return Some((Ok(update), (following, has, Some(snapshot))));
                 }
             }
         });

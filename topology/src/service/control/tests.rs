@@ -5,7 +5,9 @@ use canopy_proto::topology::{Held, NodeReport, held};
 use super::*;
 use crate::{
     config::{NodeConfig, Placement},
+    gates::wire::Seen,
     rollout::Step,
+    routing::Trial,
     service::report::Word,
 };
 
@@ -34,6 +36,7 @@ fn config() -> TopologyConfig {
 struct World {
     control: Control,
     now: Instant,
+    errors: u64,
     leaves: BTreeMap<&'static str, Vec<Held>>,
 }
 
@@ -52,7 +55,7 @@ impl World {
         let now = Instant::now();
         let mut control = Control::new(Desired::default(), EPOCH, now);
         control.configure(&config()).unwrap();
-        Self { control, now, leaves: [("leaf-1", vec![]), ("leaf-2", vec![])].into() }
+        Self { control, now, errors: 0, leaves: [("leaf-1", vec![]), ("leaf-2", vec![])].into() }
     }
 
     fn hear(&mut self, report: &NodeReport) {
@@ -71,6 +74,18 @@ impl World {
         panic!("it does not settle: {:#}", self.control.corpora_status());
     }
 
+    /// A hundred queries of each arm; so many of the new version's fail.
+    fn saw(&self, trial: &Trial) -> Seen {
+        let mut seen = Seen::of("web", trial.version, trial.control);
+        for (arm, errors) in
+            [(&mut seen.comparison.control, 0), (&mut seen.comparison.treatment, self.errors)]
+        {
+            (arm.queries, arm.errors) = (100, errors);
+            (0..100).for_each(|at| arm.latencies.record(10_000 + at * 100));
+        }
+        seen
+    }
+
     /// One round of it.
     fn round(&mut self) {
         let snapshot = self.control.snapshot().clone();
@@ -84,7 +99,8 @@ impl World {
             self.hear(&said(leaf, Role::Leaf, held));
         }
         let versions = snapshot.corpora["web"].versions.keys();
-        let root = said("root-1", Role::Root, versions.map(|version| holds(version.0, "")).collect());
+        let mut root = said("root-1", Role::Root, versions.map(|version| holds(version.0, "")).collect());
+        root.trials = snapshot.corpora["web"].trial.iter().map(|trial| self.saw(trial).to_wire()).collect();
         self.hear(&root);
         self.now += Duration::from_millis(500);
         self.control.tick(Duration::from_millis(500), self.now);
@@ -237,4 +253,30 @@ fn what_a_node_says_is_checked_whole() {
     let error = world.control.command("nope", Event::Pause { by: "ann".into() }).unwrap_err();
     assert!(error.to_string().contains("placed are: web"), "{error}");
     assert!(world.control.command("web", Event::Pause { by: "ann".into() }).is_err(), "nothing is under way");
+}
+
+#[test]
+fn a_version_that_fails_queries_is_turned_back_and_a_good_one_goes_on() {
+    for (errors, outcome, live) in [(0, "serving", 2), (5, "rolled back", 1)] {
+        let mut world = World::new();
+        world.start(1, &[(100, 0)]).unwrap();
+        world.settle();
+        world.errors = errors;
+        let step = |percent, sample| Step { percent, bake: canopy_common::config::Time::ms(0), sample };
+        let (retain, grace) = (canopy_common::config::Time::ms(1000), canopy_common::config::Time::ms(1000));
+        let steps = vec![step(1, 3_000), step(100, 0)];
+        let policy = Policy { steps, retain, grace, ..Policy::default() };
+        let start = Event::Start { to: Version(2), by: "ann".into(), policy, supersede: false };
+        world.control.command("web", start).unwrap();
+        for _ in 0..80 {
+            world.round();
+        }
+        let status = world.control.corpora_status();
+        let ended = &status["web"]["ended"][0];
+        assert_eq!(ended["outcome"], outcome, "{status:#}");
+        assert_eq!(world.pins(), [(live, 10_000)]);
+        let audit = world.control.audited().join("\n");
+        let said = if errors == 0 { "passed over 3000 queries an arm" } else { "HARD BREACH errors 0.0000 -> 0.0500" };
+        assert!(audit.contains(said), "{audit}");
+    }
 }
