@@ -1,7 +1,8 @@
-//! `canopy index build|list|inspect|verify|diff`.
+//! `canopy index build|list|inspect|verify|diff|gc`.
 
 mod bar;
 mod build;
+mod gc;
 
 use anyhow::{Result, bail};
 use canopy_common::ids::Version;
@@ -43,6 +44,8 @@ pub enum Command {
     /// Re-read every file of a version and compare it with the manifest
     #[command(after_help = "Example:  canopy index verify --corpus web")]
     Verify(Which),
+    /// Remove versions that nobody needs
+    Gc(gc::Args),
     /// Compare two versions
     #[command(after_help = "Example:  canopy index diff --corpus web --from 3 --version 4")]
     Diff {
@@ -59,6 +62,7 @@ pub enum Command {
 pub async fn run(command: Command) -> Result<()> {
     match command {
         Command::Build(args) => build::run(args).await,
+        Command::Gc(args) => gc::run(args).await,
         Command::List(which) => list(&which).await,
         Command::Inspect(which) => inspect(&which).await,
         Command::Verify(which) => verify(&which).await,

@@ -11,6 +11,7 @@
 
 mod address;
 mod files;
+mod remove;
 mod serve;
 
 use std::{path::PathBuf, sync::Arc};

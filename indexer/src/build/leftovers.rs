@@ -7,7 +7,7 @@
 //! be copying. A directory with a manifest, however damaged, is never touched.
 //!
 //! Two builds never hold one number: the claim is made create-only, a lock counts only while the locked file is still
-//! the one with that name, and a claim is removed only under its lock. In a store that is not a local directory
+//! the one with that name and nothing was published, and a claim is removed only under its lock. In a store that is not a local directory
 //! leftovers are invisible too, and are the garbage collection's business.
 
 use std::{
@@ -39,7 +39,7 @@ pub(crate) struct Claim {
 
 impl Claim {
     /// Locks the claim of `version` and makes its working directory, in `temp` when given. `None`: the claim was taken
-    /// for a dead one and is gone; claim anew.
+    /// for a dead one and is gone, or the number was claimed again since and its new holder has published; claim anew.
     pub(crate) fn take(
         store: &VersionStore,
         corpus: &str,
@@ -49,8 +49,8 @@ impl Claim {
         let directory = store.version_dir(corpus, version);
         let lock = match &directory {
             Some(directory) => match lock(&directory.join(CLAIM))? {
-                Some(lock) => Some(lock),
-                None => return Ok(None),
+                Some(lock) if !published(directory)? => Some(lock),
+                Some(_) | None => return Ok(None),
             },
             None => None,
         };

@@ -283,3 +283,26 @@ async fn what_is_at_fault_is_passed_over_by_name_and_what_is_away_is_not() {
     fs::remove_file(json(3)).unwrap();
     assert!(matches!(store.to_serve("web", None).await, Err(Error::NoVersionYet(_))));
 }
+
+#[tokio::test]
+async fn a_removed_version_is_gone_and_its_number_is_not_given_again() {
+    let local = local().await;
+    for _ in 0..3 {
+        let manifest = local.built().await;
+        local.store.publish(&manifest).await.unwrap();
+    }
+    let bytes = local.store.remove("web", Version(1)).await.unwrap();
+    assert!(bytes > 0);
+    assert_eq!(local.store.versions("web").await.unwrap(), [Version(2), Version(3)]);
+    assert!(!local.store.version_dir("web", Version(1)).unwrap().exists());
+    assert_eq!(local.store.remove("web", Version(1)).await.unwrap(), 0, "removed twice is removed");
+    for newest in [3, 4] {
+        let refused = local.store.remove("web", Version(newest)).await;
+        assert!(matches!(refused, Err(Error::Invalid { field: "version", .. })), "{refused:?}");
+    }
+    // What a removal that was broken off leaves: no manifest, some files.
+    fs::remove_file(local.store.version_dir("web", Version(2)).unwrap().join("manifest.json")).unwrap();
+    assert_eq!(local.store.versions("web").await.unwrap(), [Version(3)]);
+    assert!(local.store.remove("web", Version(2)).await.unwrap() > 0);
+    assert_eq!(local.store.claim("web").await.unwrap(), Version(4));
+}

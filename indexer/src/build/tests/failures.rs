@@ -178,6 +178,18 @@ fn a_number_has_one_holder_while_cleaners_take_fresh_claims_for_dead_ones() {
     assert!(place.in_use().is_empty(), "{:?}", place.in_use());
 }
 
+/// A claim that a cleaner takes for dead may be made again by another build; the first one then finds the other's file
+/// under its name, and may wait for its lock until the other has published.
+#[tokio::test]
+async fn a_number_that_was_published_meanwhile_is_not_taken() {
+    let place = Place::new().await;
+    let report = build(place.request(), vec![lines("a", pages(10))]).await.expect("build");
+    let before = place.files(report.version);
+    let taken = leftovers::Claim::take(&place.store, "web", report.version, None).expect("a lock");
+    assert!(taken.is_none());
+    assert_eq!(place.files(report.version), before);
+}
+
 #[tokio::test]
 async fn a_build_goes_on_over_a_newest_version_that_can_not_be_read() {
     let place = Place::new().await;

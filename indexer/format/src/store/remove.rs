@@ -1,0 +1,49 @@
+//! Taking a version out of the store: its manifest first, so that from then on it exists for nobody, then its files. Broken off in
+//! between it is what a dead build leaves: a directory without a manifest, which readers skip and the next build or removal
+//! clears. Its number is not given out again: numbers only grow.
+//!
+//! Whoever has the files mapped keeps them until he lets go; whether somebody still needs them is the caller's to know.
+
+use std::{fs, io};
+
+use canopy_common::ids::Version;
+use futures::TryStreamExt;
+use object_store::{Error as StoreError, ObjectStore, ObjectStoreExt, path::Path};
+
+use super::{MANIFEST, VersionStore, check_corpus, object};
+use crate::error::{Error, Result};
+
+impl VersionStore {
+    /// Removes a version; bytes of its files that were there. Errors: it is the newest, whose number the next one is above.
+    pub async fn remove(&self, corpus: &str, version: Version) -> Result<u64> {
+        check_corpus(corpus)?;
+        if self.newest_in_use(corpus).await?.is_none_or(|newest| version >= newest) {
+            let reason = format!("{version} is the newest of {corpus}; the newest stays");
+            return Err(Error::Invalid { field: "version", reason });
+        }
+        self.delete(&object(corpus, version, MANIFEST)).await?;
+        let directory = Path::from(Self::version_path(corpus, version));
+        let mut bytes = 0;
+        let found: Vec<_> = self.objects.list(Some(&directory)).try_collect().await?;
+        for file in found {
+            self.delete(&file.location).await?;
+            bytes += file.size;
+        }
+        if let Some(directory) = self.version_dir(corpus, version) {
+            let removed = fs::remove_dir_all(&directory);
+            if let Err(error) = removed
+                && error.kind() != io::ErrorKind::NotFound
+            {
+                return Err(Error::io(&directory, error));
+            }
+        }
+        Ok(bytes)
+    }
+
+    async fn delete(&self, path: &Path) -> Result<()> {
+        match self.objects.delete(path).await {
+            Ok(()) | Err(StoreError::NotFound { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
