@@ -12,7 +12,9 @@ use crate::{control::Service, failure::open_store, say::say, show};
 
 /// `canopy index gc`.
 #[derive(clap::Args)]
-#[command(after_help = "Example:  canopy index gc --corpus web --store ./canopy-data --keep 3 -c canopy.toml --dry-run")]
+#[command(
+    after_help = "Example:  canopy index gc --corpus web --store ./canopy-data --keep 3 -c canopy.toml --dry-run"
+)]
 pub struct Args {
     /// Corpus
     #[arg(long, default_value = "web")]
@@ -83,7 +85,8 @@ fn needed(status: &Value, routing: &Value) -> BTreeSet<Version> {
     let before = status["ended"][0]["from"].clone();
     let named = [&status["live"], &rollout["from"], &rollout["to"], &status["waiting"]["to"], &before];
     let named = named.into_iter().filter_map(Value::as_u64);
-    let held = routing["versions"].as_object().into_iter().flatten().filter_map(|(version, _)| version.parse().ok());
+    let held =
+        routing["versions"].as_object().into_iter().flatten().filter_map(|(version, _)| version.parse().ok());
     named.chain(held).map(Version).collect()
 }
 

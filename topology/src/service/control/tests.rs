@@ -276,7 +276,11 @@ fn a_version_that_fails_queries_is_turned_back_and_a_good_one_goes_on() {
         assert_eq!(ended["outcome"], outcome, "{status:#}");
         assert_eq!(world.pins(), [(live, 10_000)]);
         let audit = world.control.audited().join("\n");
-        let said = if errors == 0 { "passed over 3000 queries an arm" } else { "HARD BREACH errors 0.0000 -> 0.0500" };
+        let said = if errors == 0 {
+            "passed over 3000 queries an arm"
+        } else {
+            "HARD BREACH errors 0.0000 -> 0.0500"
+        };
         assert!(audit.contains(said), "{audit}");
     }
 }
