@@ -179,7 +179,8 @@ pub fn choice(request: &QueryRequest, query: QueryId) -> Result<Choice, Error> {
     if request.version > 0 {
         return Ok(Choice::Named(Version(request.version)));
     }
-    if !request.cursor.is_empty() {
+    // With an offset it is refused, which is said where pages are checked.
+    if !request.cursor.is_empty() && request.offset == 0 {
         let cursor = Cursor::read(&request.cursor, &request.corpus, fingerprint(request))?;
         return Ok(Choice::Cursor(cursor.version));
     }

@@ -33,6 +33,8 @@ fn a_tied_branch_is_searched_by_the_leaf_that_begins_first() {
         // The probe asks queries of its own; one is enough here.
         config.root.probe_interval = Time::ms(60_000);
         config.leaf.threads = 1;
+        // The crowd waits in line at both leaves, on a loaded machine for long.
+        config.leaf.shed_after = Time::ms(30_000);
         config.leaf.allow_faults = true;
         config.leaf.fault = FaultConfig { delay: Time::ms(100), ..FaultConfig::default() };
         let cluster = Cluster::start(&world.shelf.store, &config).await;
