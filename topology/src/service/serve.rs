@@ -70,8 +70,7 @@ impl Service {
         let state = Arc::new(Mutex::new(State { control, store }));
         let service =
             Self { node: serve.node.clone(), state, routing, clock: deps.clock.clone(), metrics, drain };
-        let lines = |lines| service.lines(lines);
-        service.state.lock().save(lines)?;
+        service.state.lock().save(deps.clock.now_us())?;
         Ok(service)
     }
 
@@ -85,11 +84,6 @@ impl Service {
         &self.drain
     }
 
-    fn lines(&self, lines: Vec<String>) -> Vec<String> {
-        let at_us = self.clock.now_us();
-        lines.into_iter().map(|what| json!({ "at_us": at_us, "what": what }).to_string()).collect()
-    }
-
     /// Changes the control's state, stores what is different, then publishes; with the epoch of the newest snapshot. Blocks a
     /// thread of its own for the disk.
     pub(super) async fn change<T: Send + 'static>(
@@ -101,10 +95,7 @@ impl Service {
         let changed = tokio::task::spawn_blocking(move || {
             let mut state = state.lock();
             let result = change(&mut state.control, Instant::now());
-            let lines = |lines: Vec<String>| {
-                lines.into_iter().map(|what| json!({ "at_us": at_us, "what": what }).to_string()).collect()
-            };
-            state.save(lines).inspect_err(|_| metrics.unstored.inc())?;
+            state.save(at_us).inspect_err(|_| metrics.unstored.inc())?;
             metrics.seen(&state.control);
             let snapshot = state.control.snapshot().clone();
             let epoch = snapshot.epoch.0;
@@ -137,12 +128,15 @@ impl Service {
 }
 
 impl State {
-    fn save(&mut self, lines: impl FnOnce(Vec<String>) -> Vec<String>) -> Result<()> {
-        let audit = self.control.audited();
-        for line in &audit {
+    /// Stores what is different, with what was done at `at_us` for the audit log.
+    fn save(&mut self, at_us: i64) -> Result<()> {
+        let done = self.control.audited();
+        for line in &done {
             tracing::info!(what = line, "audit");
         }
-        self.store.save(self.control.desired(), &lines(audit))
+        let lines: Vec<String> =
+            done.into_iter().map(|what| json!({ "at_us": at_us, "what": what }).to_string()).collect();
+        self.store.save(self.control.desired(), &lines)
     }
 }
 
