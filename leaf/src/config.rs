@@ -32,8 +32,8 @@ pub struct LeafConfig {
     /// Memory that all shards together may need, by their manifests; 0: what the machine has available. A shard that does not
     /// fit is refused before anything is brought. Default: 0B.
     pub memory: Size,
-    /// How long a version that is wanted no more answers on, for queries that are pinned to it and for a rollback without
-    /// a download. Default: 10min.
+    /// How long a version that is wanted no more answers on, for queries that are still pinned to it. For how long it is wanted is
+    /// the rollout's to say. Default: 1min.
     pub retain: Time,
     /// Share of one core, in percent, that verifying and warming a version may take while another is served. Less disturbs
     /// queries less and takes longer. Default: 50.
@@ -72,7 +72,7 @@ impl Default for LeafConfig {
             min_in_flight: 64,
             open_threads: 0,
             memory: Size(0),
-            retain: Time::ms(600_000),
+            retain: Time::ms(60_000),
             warm_percent: 50,
             warm_limit: Time::ms(30_000),
             cache_dir: "cache".to_owned(),

@@ -97,7 +97,7 @@ pub fn hold(parts: &Parts, view: ShardView) -> u64 {
     parts.shards.board.want(place.clone());
     let probe = SearchRequest::default();
     let serving = Serving::new(CORPUS.into(), view, ShardFiles::default(), probe, lease);
-    parts.shards.publish_at(&place, serving);
+    parts.shards.publish_at(&place, serving, Duration::ZERO);
     lease
 }
 

@@ -11,11 +11,14 @@ use std::{
 
 use canopy_proto::v1::SearchRequest;
 use parking_lot::Mutex;
+use prost::Message;
 
 /// Searches of which one is kept.
 const EVERY: u64 = 8;
 /// Searches kept of a corpus.
 const KEPT: usize = 64;
+/// Longest query that is kept, bytes.
+const LONGEST: usize = 16 << 10;
 /// Corpora of which searches are kept.
 const CORPORA: usize = 64;
 
@@ -29,7 +32,8 @@ pub struct Recent {
 impl Recent {
     /// Takes note of a search, or not.
     pub fn note(&self, request: &SearchRequest) {
-        if !self.asked.fetch_add(1, Ordering::Relaxed).is_multiple_of(EVERY) {
+        let kept = self.asked.fetch_add(1, Ordering::Relaxed).is_multiple_of(EVERY);
+        if !kept || request.query.as_ref().is_some_and(|query| query.encoded_len() > LONGEST) {
             return;
         }
         let bare = SearchRequest {

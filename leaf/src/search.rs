@@ -83,7 +83,6 @@ fn find(
     request: &SearchRequest,
     refused: &mut Vec<(u32, Failure)>,
 ) -> Vec<(u32, Arc<Serving>)> {
-    parts.recent.note(request);
     let snapshot = parts.shards.directory.snapshot();
     let version = Version(request.version);
     let mut found = Vec::with_capacity(request.shards.len());
@@ -92,6 +91,9 @@ fn find(
             Ok(serving) => found.push((index as u32, serving)),
             Err(failure) => refused.push((index as u32, failure)),
         }
+    }
+    if !found.is_empty() {
+        parts.recent.note(request);
     }
     found
 }

@@ -16,7 +16,7 @@ pub mod status;
 pub mod verify;
 pub mod warm;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use canopy_common::{
     error::{ErrorClass, Failure},
@@ -24,6 +24,7 @@ use canopy_common::{
 };
 pub use directory::{Directory, Serving, Snapshot};
 pub use status::{Board, Line, Place, State};
+use tokio::time::Instant;
 
 use crate::lease::Leases;
 
@@ -45,16 +46,12 @@ impl Shards {
         Self { node, directory: Directory::default(), board: Board::default(), leases }
     }
 
-    /// Makes a verified, opened and warmed view answer, and its line say so.
-    pub fn publish_at(&self, place: &Place, serving: Serving) {
+    /// Makes a verified, opened and warmed view answer, and its line say so; `retain`: for how long, when nobody wants it by
+    /// now.
+    pub fn publish_at(&self, place: &Place, serving: Serving, retain: Duration) {
         let version = serving.view.version;
         self.publish(serving);
-        self.board.update(place, |line| {
-            line.state = State::Serving;
-            line.version = Some(version);
-            line.due = None;
-            line.last_error.clear();
-        });
+        self.board.serves(place, version, Instant::now(), retain);
     }
 
     /// Makes a view answer.

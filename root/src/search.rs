@@ -93,6 +93,8 @@ pub struct Trail {
     pub corpus: Option<Arc<CorpusState>>,
     /// Its part in a trial.
     pub tried: Option<Tried>,
+    /// A query of our own: what becomes of it says nothing of what people get.
+    pub own: bool,
     /// What the search brought.
     pub gathered: Gathered,
 }
@@ -100,7 +102,13 @@ pub struct Trail {
 impl Trail {
     /// Of a query that arrived then.
     pub fn since(arrival: Instant) -> Self {
-        Self { timeline: Timeline::since(arrival), corpus: None, tried: None, gathered: Gathered::default() }
+        Self {
+            timeline: Timeline::since(arrival),
+            corpus: None,
+            tried: None,
+            own: false,
+            gathered: Gathered::default(),
+        }
     }
 }
 
@@ -126,6 +134,7 @@ impl Root {
     /// Answers a query of our own.
     pub(crate) async fn unnoted(&self, asked: &Asked, trail: &mut Trail) -> Result<Answer> {
         let _pass = self.enter(asked).await?;
+        trail.own = true;
         self.admitted(asked, trail, Step::Spare).await
     }
 
@@ -190,7 +199,9 @@ impl Root {
         trail.timeline.end("search");
 
         let coverage = account::of(corpus, &trail.gathered);
-        self.degradation.searched(coverage.shed, coverage.shards_asked);
+        if !trail.own {
+            self.degradation.searched(coverage.shed, coverage.shards_asked);
+        }
         account::judge(&coverage, &trail.gathered, wanted.min_coverage)?;
         let hits = plan::page(std::mem::take(&mut trail.gathered.hits), &wanted);
         let documents = fetch::documents(self, &pinned, &context, &request, &wanted, &hits, trail).await;

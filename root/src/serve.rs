@@ -9,7 +9,7 @@ use canopy_common::{
     config::Live,
     deps::Deps,
     drain::Drain,
-    ids::NodeId,
+    ids::{NodeId, Version},
     limit::{Admission, Bounds, Gate},
     net::Bound,
     rpc::{self, RpcConfig},
@@ -20,7 +20,7 @@ use canopy_topology::{
     config::Role,
     link::{Condition, Holding, Progress},
     membership::Membership,
-    routing::Routing,
+    routing::{Routing, RoutingSnapshot},
 };
 
 use crate::{
@@ -134,9 +134,31 @@ pub async fn serve(serve: RootServe, deps: Deps, drain: Drain) -> Result<()> {
 
 /// What the root tells the topology service: versions whose statistics it has, and what it saw of those on trial.
 fn condition(root: &Root) -> Condition {
-    let held = |(corpus, version)| Holding { corpus, version, shard: None, progress: Progress::Resident };
-    let holdings = root.versions.resident().into_iter().map(held).collect();
-    Condition { holdings, trials: root.trials.take() }
+    let routing = root.routing.now();
+    let open = root.versions.resident().into_iter().map(|(corpus, version)| {
+        let progress = match unplaced(root, &routing, &corpus, version) {
+            Some(reason) => Progress::Failed { reason, everywhere: true },
+            None => Progress::Resident,
+        };
+        Holding { corpus, version, shard: None, progress }
+    });
+    let hopeless = root.versions.hopeless().into_iter().map(|(corpus, version, reason)| Holding {
+        corpus,
+        version,
+        shard: None,
+        progress: Progress::Failed { reason, everywhere: true },
+    });
+    Condition { holdings: open.chain(hopeless).collect(), trials: root.trials.take() }
+}
+
+/// Why a version would be answered in part for ever: it has more shards than are placed.
+fn unplaced(root: &Root, routing: &RoutingSnapshot, corpus: &str, version: Version) -> Option<String> {
+    let shards = root.versions.state(corpus, version)?.shards.len();
+    let placed = routing.corpora.get(corpus)?.placed_shards as usize;
+    let more = placed > 0 && shards > placed;
+    more.then(|| {
+        format!("{version} has {shards} shards and {placed} are placed: place the others, or build it with {placed}")
+    })
 }
 
 /// The public service with health and reflection.

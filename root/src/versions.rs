@@ -74,6 +74,8 @@ struct Corpus {
     main: Option<Version>,
     /// Why something is not open.
     waiting: String,
+    /// Versions that can't be opened anywhere, and why.
+    hopeless: BTreeMap<Version, String>,
 }
 
 impl Corpus {
@@ -192,12 +194,39 @@ impl Versions {
         let (name, version, state) = (state.manifest.corpus.clone(), state.manifest.version, Arc::new(state));
         self.change(&name, |corpus| {
             corpus.open.insert(version, state.clone());
+            corpus.hopeless.remove(&version);
             corpus.waiting.clear();
         });
     }
 
-    fn wait(&self, name: &str, why: &str) {
-        self.change(name, |corpus| why.clone_into(&mut corpus.waiting));
+    fn wait(&self, name: &str, version: Option<Version>, error: &Error) {
+        use canopy_format::error::Error as Format;
+        let hopeless = matches!(
+            error,
+            Error::Version(
+                Format::NoVersion { .. } | Format::NewerFormat { .. } | Format::OtherAnalysis { .. }
+            )
+        );
+        self.change(name, |corpus| {
+            corpus.waiting = error.to_string();
+            if let Some(version) = version.filter(|_| hopeless) {
+                corpus.hopeless.insert(version, error.to_string());
+            }
+        });
+    }
+
+    /// Versions that can't be opened anywhere, and why.
+    pub fn hopeless(&self) -> Vec<(String, Version, String)> {
+        let corpora = self.corpora.load();
+        let each = corpora.iter().flat_map(|(name, corpus)| {
+            corpus.hopeless.iter().map(move |(version, why)| (name.clone(), *version, why.clone()))
+        });
+        each.collect()
+    }
+
+    /// A version that is open, of any corpus.
+    pub fn state(&self, name: &str, version: Version) -> Option<Arc<CorpusState>> {
+        self.corpora.load().get(name)?.open.get(&version).cloned()
     }
 
     fn change(&self, name: &str, change: impl Fn(&mut Corpus)) {
@@ -215,6 +244,7 @@ impl Versions {
                 let mut corpus = corpora.get(name).cloned().unwrap_or_default();
                 if !wanted.versions.is_empty() {
                     corpus.open.retain(|version, _| wanted.versions.contains_key(version));
+                    corpus.hopeless.retain(|version, _| wanted.versions.contains_key(version));
                 }
                 corpus.main = wanted.main();
                 if corpus.open.is_empty() && corpus.waiting.is_empty() {

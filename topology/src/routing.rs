@@ -62,6 +62,8 @@ pub struct CorpusRouting {
     pub shards: Replicas,
     /// Versions that queries are sent to, with their shares; empty: static.
     pub pins: Vec<Pin>,
+    /// How many shards are placed by the service; 0: static. A version with more can't be answered whole.
+    pub placed_shards: u32,
     /// The version that is tried, when it is compared with the one that serves.
     pub trial: Option<Trial>,
     /// Versions that some leaf should hold.

@@ -269,7 +269,7 @@ pub fn lines(name: &str, corpus: &Value) -> Vec<String> {
     lines
 }
 
-/// Prints each change until no rollout is under way. Fails when the last one did not end as serving.
+/// Prints each change until the new version serves all queries. Fails when it is stopped or was turned back.
 async fn watch(args: &CorpusArgs) -> Result<()> {
     let client = args.service.client()?;
     let mut printed = Vec::new();
@@ -279,6 +279,13 @@ async fn watch(args: &CorpusArgs) -> Result<()> {
         if lines != printed {
             show(args, &corpus);
             printed = lines;
+        }
+        if let Some(stopped) = corpus["rollout"]["stopped"].as_str() {
+            return Err(anyhow!("{stopped}; hint: resume, abort or roll back"));
+        }
+        let serves = !corpus["live"].is_null() && corpus["live"] == corpus["rollout"]["to"];
+        if serves && corpus["waiting"].is_null() {
+            return Ok(());
         }
         if corpus["rollout"].is_null() && corpus["waiting"].is_null() {
             let last = &corpus["ended"][0];

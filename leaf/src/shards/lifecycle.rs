@@ -97,7 +97,8 @@ impl Lifecycle {
                     this.settle(place, end);
                 });
             }
-            let due = self.shards.board.due().unwrap_or_else(|| Instant::now() + AGAIN);
+            let idle = work.len() < self.at_once();
+            let due = self.shards.board.due(idle).unwrap_or_else(|| Instant::now() + AGAIN);
             tokio::select! {
                 biased;
                 () = self.drain.wait_started() => return,
@@ -247,9 +248,8 @@ impl Lifecycle {
 
     fn settle(&self, place: Place, end: End) {
         let (corpus, shard) = (&*place.corpus, &place.shard);
-        if !self.shards.board.wanted(&place) {
+        if self.shards.board.give_up(&place) {
             tracing::info!(corpus, %shard, version = ?place.version, "superseded before it served");
-            self.shards.board.remove(&place);
             self.forget(&place);
             return;
         }
@@ -267,7 +267,7 @@ impl Lifecycle {
         match end {
             End::Ready(serving) => {
                 tracing::info!(corpus, %shard, version = %serving.view.version, "shard serves");
-                self.shards.publish_at(&place, *serving);
+                self.shards.publish_at(&place, *serving, self.config.retain.0);
             }
             // Wanted again since, or the leaf leaves.
             End::GivenUp => self.shards.board.update(&place, |line| line.state = State::Wanted),

@@ -207,9 +207,11 @@ impl Board {
         self.lines.lock().extract_if(.., due).collect()
     }
 
-    /// When something is to be done next by itself.
-    pub fn due(&self) -> Option<Instant> {
-        self.lines.lock().values().filter_map(|line| line.due).min()
+    /// When something is to be done next by itself; `idle`: whether work can begin then.
+    pub fn due(&self, idle: bool) -> Option<Instant> {
+        let lines = self.lines.lock();
+        let counts = |line: &&Line| idle || line.state == State::Retiring;
+        lines.values().filter(counts).filter_map(|line| line.due).min()
     }
 
     /// Changes a line.
@@ -236,9 +238,24 @@ impl Board {
         }
     }
 
-    /// Takes a line away.
-    pub fn remove(&self, place: &Place) -> Option<Line> {
-        self.lines.lock().remove(place)
+    /// Takes a line away that is not wanted any more; whether it was.
+    pub fn give_up(&self, place: &Place) -> bool {
+        let mut lines = self.lines.lock();
+        let unwanted = lines.get(place).is_none_or(|line| !line.wanted);
+        if unwanted {
+            lines.remove(place);
+        }
+        unwanted
+    }
+
+    /// A view of it answers; one that is not wanted any more is retired `retain` from `now`.
+    pub fn serves(&self, place: &Place, version: Version, now: Instant, retain: Duration) {
+        self.update(place, |line| {
+            line.version = Some(version);
+            line.last_error.clear();
+            (line.state, line.due) =
+                if line.wanted { (State::Serving, None) } else { (State::Retiring, Some(now + retain)) };
+        });
     }
 
     /// Whether it should still be held.

@@ -97,7 +97,7 @@ pub async fn keep(versions: &Versions, routing: &Routing, opening: Opening<'_>) 
                     Err(error) => {
                         let corpus = &key.0;
                         tracing::warn!(corpus, %error, retry_after = ?pause, "version could not be opened");
-                        versions.wait(corpus, &error.to_string());
+                        versions.wait(corpus, key.1, &error);
                         attempts.push(opening.attempt(key, Some(pause)));
                     }
                 }

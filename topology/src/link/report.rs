@@ -21,6 +21,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub async fn report(link: &Arc<Inner>, drain: &Drain, condition: &(impl Fn() -> Condition + Sync)) {
     let (mut turn, mut said, mut quiet) = (0, None, Duration::ZERO);
     let mut trials: Vec<Seen> = Vec::new();
+    // Sums under way keep their number until they are answered, so that none is counted twice.
+    let (mut sending, mut batch) = (Vec::new(), u64::from(std::process::id()) << 32);
     loop {
         let ended = drain.started();
         let Condition { holdings, trials: seen } = condition();
@@ -30,11 +32,15 @@ pub async fn report(link: &Arc<Inner>, drain: &Drain, condition: &(impl Fn() -> 
         let now = message(link, drain, holdings);
         if quiet >= INTERVAL || said.as_ref() != Some(&now) {
             let Some((_, client)) = link.services.get(turn % link.services.len().max(1)) else { return };
-            let report = NodeReport { trials: trials.iter().map(Seen::to_wire).collect(), ..now.clone() };
+            if sending.is_empty() {
+                batch += 1;
+                sending = trials.drain(..).map(|seen| seen.to_wire()).collect();
+            }
+            let report = NodeReport { trials: sending.clone(), batch, ..now.clone() };
             let told = tokio::time::timeout(PATIENCE, client.report(report)).await;
             if let Ok(Ok(_)) = told {
                 said = Some(now);
-                trials.clear();
+                sending.clear();
             } else {
                 said = None;
                 turn += 1;
@@ -75,6 +81,7 @@ fn message(link: &Arc<Inner>, drain: &Drain, holdings: Vec<Holding>) -> NodeRepo
         epoch: link.routing.now().epoch.0,
         held: holdings.into_iter().map(held).collect(),
         trials: Vec::new(),
+        batch: 0,
     }
 }
 

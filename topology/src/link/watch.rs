@@ -11,7 +11,7 @@ use crate::routing::{RoutingSnapshot, delta::RoutingDelta};
 
 /// Never ends before the process drains.
 pub async fn watch(link: &Arc<Inner>, drain: &Drain) {
-    let mut turn = 0;
+    let (mut turn, mut away) = (0, false);
     loop {
         let Some((address, client)) = link.services.get(turn % link.services.len().max(1)) else { return };
         let request = WatchRequest { node: link.node.id.clone(), epoch: link.routing.now().epoch.0 };
@@ -20,10 +20,14 @@ pub async fn watch(link: &Arc<Inner>, drain: &Drain) {
             () = drain.wait_started() => return,
             ended = async {
                 let updates = client.watch(request).await?;
+                away = false;
                 follow(link, updates).await
             } => ended,
         };
-        if let Err(status) = ended {
+        // Said once for as long as nobody answers.
+        if let Err(status) = ended
+            && !std::mem::replace(&mut away, true)
+        {
             tracing::warn!(node = link.node.id, service = address, error = %status.message(), "topology service away");
         }
         turn += 1;
@@ -64,7 +68,24 @@ fn read(update: &RoutingUpdate, last: Option<&RoutingSnapshot>) -> Result<Routin
     Ok(snapshot)
 }
 
+/// A corpus that is answered now and would not be: what a service says that has lost its store. Nobody orders that.
+fn lost(now: &RoutingSnapshot, next: &RoutingSnapshot) -> Option<String> {
+    let pinned = now.corpora.iter().filter(|(_, corpus)| !corpus.pins.is_empty());
+    let unpinned = |name: &String| next.corpora.get(name).is_none_or(|corpus| corpus.pins.is_empty());
+    pinned.map(|(name, _)| name).find(|name| unpinned(name)).cloned()
+}
+
 async fn take(link: &Arc<Inner>, snapshot: Arc<RoutingSnapshot>) {
+    if let Some(corpus) = lost(&link.routing.now(), &snapshot) {
+        tracing::error!(
+            node = link.node.id,
+            corpus,
+            epoch = snapshot.epoch.0,
+            "the topology service knows no version of a corpus that is served; has it lost its store? This node goes on as it \
+             is; start a rollout of the version that serves"
+        );
+        return;
+    }
     if !link.routing.publish(snapshot) {
         return;
     }
@@ -77,9 +98,25 @@ async fn take(link: &Arc<Inner>, snapshot: Arc<RoutingSnapshot>) {
 
 #[cfg(test)]
 mod tests {
-    use canopy_common::ids::Epoch;
+    use canopy_common::ids::{Epoch, Version};
 
     use super::*;
+    use crate::routing::{CorpusRouting, Pin};
+
+    #[test]
+    fn a_service_that_lost_its_store_takes_no_corpus_away() {
+        let corpus = |pins| CorpusRouting { pins, ..CorpusRouting::default() };
+        let with = |corpus| RoutingSnapshot {
+            corpora: [("web".to_owned(), corpus)].into(),
+            ..RoutingSnapshot::default()
+        };
+        let (served, unserved) =
+            (with(corpus(vec![Pin { version: Version(1), share: 10_000 }])), with(corpus(vec![])));
+        assert_eq!(lost(&served, &unserved).as_deref(), Some("web"));
+        assert_eq!(lost(&served, &RoutingSnapshot::default()).as_deref(), Some("web"));
+        assert!(lost(&unserved, &served).is_none() && lost(&served, &served).is_none());
+        assert!(lost(&RoutingSnapshot::default(), &unserved).is_none());
+    }
 
     #[test]
     fn changes_are_applied_to_what_came_before_and_to_nothing_else() {

@@ -92,6 +92,14 @@ impl Policy {
                 );
             }
         }
+        if let Some(last) = self.steps.last().filter(|last| last.percent == 100 && last.sample > 0) {
+            let at = self.steps.len() - 1;
+            let reason = format!(
+                "{} is for a comparison, and at 100 % nothing is left to compare with; write 0",
+                last.sample
+            );
+            wrong(&format!("steps[{at}].sample"), reason);
+        }
         if let Some(last) = self.steps.last().filter(|last| last.percent != 100) {
             wrong("steps", format!("the last step is {} %; end with percent = 100", last.percent));
         }

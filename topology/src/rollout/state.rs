@@ -211,6 +211,11 @@ impl Rollout {
         some || matches!(self.phase, Phase::Retain | Phase::Back { .. })
     }
 
+    /// Whether it is being turned back.
+    pub fn goes_back(&self) -> bool {
+        matches!(self.phase, Phase::Back { .. })
+    }
+
     /// Whether the replica could not load it.
     pub fn has_failed(&self, replica: &Replica) -> bool {
         self.failed.contains_key(&key(replica))

@@ -82,6 +82,7 @@ struct Head {
     version: Option<Version>,
     pins: Vec<Pin>,
     trial: Option<Trial>,
+    placed_shards: u32,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -189,8 +190,8 @@ fn unfit(what: String) -> DeltaError {
 impl CorpusDelta {
     fn between(old: &CorpusRouting, new: &CorpusRouting) -> Self {
         let head = |corpus: &CorpusRouting| {
-            let CorpusRouting { version, pins, trial, .. } = corpus.clone();
-            Head { version, pins, trial }
+            let CorpusRouting { version, pins, trial, placed_shards, .. } = corpus.clone();
+            Head { version, pins, trial, placed_shards }
         };
         let nothing = VersionRouting::default();
         let version = |old: Option<&VersionRouting>, new: &VersionRouting| {
@@ -205,8 +206,9 @@ impl CorpusDelta {
     }
 
     fn apply(&self, corpus: &mut CorpusRouting) -> Result<(), DeltaError> {
-        if let Some(Head { version, pins, trial }) = self.head.clone() {
+        if let Some(Head { version, pins, trial, placed_shards }) = self.head.clone() {
             (corpus.version, corpus.pins, corpus.trial) = (version, pins, trial);
+            corpus.placed_shards = placed_shards;
         }
         apply(&self.placed, &mut corpus.shards)?;
         for (version, delta) in &self.versions {

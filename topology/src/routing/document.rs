@@ -53,6 +53,8 @@ struct CorpusLine {
     pins: Vec<Pin>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     trial: Option<Trial>,
+    #[serde(default)]
+    placed_shards: u32,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     versions: BTreeMap<Version, VersionLine>,
 }
@@ -101,6 +103,7 @@ impl RoutingSnapshot {
                 placed: groups(&corpus.shards),
                 pins: corpus.pins.clone(),
                 trial: corpus.trial,
+                placed_shards: corpus.placed_shards,
                 versions: versions.collect(),
             };
             (name.clone(), line)
@@ -123,6 +126,7 @@ impl RoutingSnapshot {
                 shards: replicas(line.placed),
                 pins: line.pins,
                 trial: line.trial,
+                placed_shards: line.placed_shards,
                 versions: versions.collect(),
             };
             (name, corpus)
@@ -147,6 +151,7 @@ mod tests {
             version: None,
             shards: Replicas::new(),
             pins: vec![Pin { version: Version(3), share: 10_000 }],
+            placed_shards: 6,
             trial: Some(Trial { version: Version(4), control: Version(3), shadow: 100, compared: 0 }),
             versions: [(Version(3), VersionRouting { wanted: shards.clone(), held: shards })].into(),
         };

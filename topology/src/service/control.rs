@@ -31,6 +31,7 @@ use crate::{
 pub const LEASE: Duration = Duration::from_secs(3);
 
 /// The service's mind.
+#[derive(Clone)]
 pub struct Control {
     pub(super) desired: Desired,
     pub(super) heard: BTreeMap<NodeId, Instant>,
@@ -38,15 +39,16 @@ pub struct Control {
     pub(super) roots: BTreeMap<NodeId, BTreeSet<(String, Version)>>,
     snapshot: RoutingSnapshot,
     judging: BTreeMap<String, Judging>,
+    /// Of the trials that each root told of last.
+    pub(super) batches: BTreeMap<NodeId, u64>,
     audit: Vec<String>,
 }
 
 impl Control {
     /// Goes on from what was stored. `fresh`: the epoch to begin at when nothing was, above all that another store gave.
     pub fn new(mut desired: Desired, fresh: Epoch, now: Instant) -> Self {
-        if desired.epoch == Epoch(0) {
-            desired.epoch = fresh;
-        }
+        // Above what was published before, which another build may have made of the same state.
+        desired.epoch = if desired.epoch == Epoch(0) { fresh } else { Epoch(desired.epoch.0 + 1) };
         let heard = desired.nodes.keys().map(|node| (node.clone(), now)).collect();
         let snapshot = desired.snapshot();
         let mut control = Self {
@@ -55,6 +57,7 @@ impl Control {
             roots: BTreeMap::new(),
             snapshot,
             judging: BTreeMap::new(),
+            batches: BTreeMap::new(),
             audit: Vec::new(),
         };
         let corpora: Vec<String> = control.desired.corpora.keys().cloned().collect();
@@ -121,6 +124,8 @@ impl Control {
         self.known(corpus)?;
         let before = self.audit.len();
         let refused = self.apply(corpus, event);
+        // A version that is wanted from now on may be open at the roots already.
+        self.tell_roots();
         self.refresh();
         match refused {
             Some(reason) => Err(Error::Refused(reason)),
@@ -159,7 +164,12 @@ impl Control {
 
     /// Time went by.
     pub fn tick(&mut self, elapsed: Duration, now: Instant) {
+        if elapsed > LEASE / 2 {
+            // It was this process that stood still: everybody has a whole lease to be heard of again.
+            self.heard.values_mut().for_each(|at| *at = now);
+        }
         self.lapse(now);
+        self.tell_roots();
         let busy: Vec<String> = self
             .desired
             .corpora
@@ -227,16 +237,21 @@ impl Control {
 
     /// Tells the corpora which versions every root has.
     pub(super) fn tell_roots(&mut self) {
-        let here: Vec<&NodeId> = self
-            .desired
-            .nodes
-            .iter()
-            .filter(|(id, record)| {
-                record.role == Role::Root && !record.leaving && self.heard.contains_key(*id)
-            })
-            .map(|(id, _)| id)
-            .collect();
-        let mut sets = here.into_iter().map(|root| self.roots.get(root).cloned().unwrap_or_default());
+        let mut here: Vec<&BTreeSet<(String, Version)>> = Vec::new();
+        for (id, record) in self.desired.nodes.iter().filter(|(_, record)| record.role == Role::Root) {
+            if record.leaving || !self.heard.contains_key(id) {
+                continue;
+            }
+            // Until every root was heard since this service started, the roots are as they were.
+            let Some(has) = self.roots.get(id) else { return };
+            here.push(has);
+        }
+        // A root that lacks what is live has just joined, and answers nobody yet.
+        let live =
+            || self.desired.corpora.iter().filter_map(|(name, state)| Some((name.clone(), state.live?)));
+        let ready: Vec<_> =
+            here.iter().filter(|has| live().all(|version| has.contains(&version))).copied().collect();
+        let mut sets = if ready.is_empty() { here } else { ready }.into_iter().cloned();
         let everywhere =
             sets.next().map(|first| sets.fold(first, |all, next| &all & &next)).unwrap_or_default();
         let corpora: Vec<String> = self.desired.corpora.keys().cloned().collect();
@@ -270,6 +285,17 @@ impl Control {
             self.judging.remove(corpus);
         }
         refused
+    }
+
+    /// A node goes by an epoch above all of this service's: its store is older than the tree. What it says from now on is newer.
+    pub(super) fn overtake(&mut self, epoch: Epoch) {
+        let own = self.desired.epoch;
+        if epoch > own && epoch.0 < u64::MAX / 2 {
+            self.audit
+                .push(format!("a node goes by epoch {}, above {}: this store is older", epoch.0, own.0));
+            self.desired.epoch = Epoch(epoch.0 + 1);
+            self.snapshot = self.desired.snapshot();
+        }
     }
 
     /// A new snapshot, when anything that nodes go by is different.

@@ -89,6 +89,7 @@ impl Desired {
         CorpusRouting {
             pins: route.pins(),
             trial: trial(&route),
+            placed_shards: u32::try_from(state.seen.placed.len()).unwrap_or(u32::MAX),
             versions: versions.collect(),
             ..CorpusRouting::default()
         }
@@ -98,13 +99,14 @@ impl Desired {
         let holds = |node: &&NodeId| {
             state.seen.holds(version, &Replica { shard: shard.clone(), node: (*node).clone() })
         };
-        let here = |node: &&NodeId| {
-            let stays = self.nodes.get(*node).is_none_or(|record| !record.drained && !record.leaving);
-            stays && !state.seen.away.contains(*node)
-        };
+        let stays =
+            |node: &&NodeId| self.nodes.get(*node).is_none_or(|record| !record.drained && !record.leaving);
         let holding: Vec<NodeId> = nodes.iter().filter(holds).cloned().collect();
-        let staying: Vec<NodeId> = holding.iter().filter(here).cloned().collect();
-        if staying.is_empty() { holding } else { staying }
+        let staying: Vec<NodeId> = holding.iter().filter(stays).cloned().collect();
+        let staying = if staying.is_empty() { holding } else { staying };
+        let here: Vec<NodeId> =
+            staying.iter().filter(|node| !state.seen.away.contains(*node)).cloned().collect();
+        if here.is_empty() || here.len() * 2 < staying.len() { staying } else { here }
     }
 }
 

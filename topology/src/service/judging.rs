@@ -9,6 +9,7 @@ use crate::{
 };
 
 /// See the module.
+#[derive(Clone)]
 pub struct Judging {
     gate: u32,
     policy: GatePolicy,
@@ -16,18 +17,24 @@ pub struct Judging {
     seen: Seen,
     last: Option<Judgement>,
     told: Option<Verdict>,
+    /// Whether a pass is asked for; without a planned sample only breaches count.
+    passes: bool,
 }
+
+/// Queries of each arm that are planned where the step plans none.
+const UNPLANNED: u64 = 4_600;
 
 impl Judging {
     /// A gate is opened.
     pub fn begin(corpus: &str, gate: u32, version: Version, control: Version, step: &Step) -> Self {
         Self {
             gate,
-            policy: GatePolicy::of(step.percent, step.sample),
+            policy: GatePolicy::of(step.percent, if step.sample == 0 { UNPLANNED } else { step.sample }),
             spent: Spent::default(),
             seen: Seen::of(corpus, version, control),
             last: None,
             told: None,
+            passes: step.sample > 0,
         }
     }
 
@@ -45,7 +52,8 @@ impl Judging {
         let (verdict, sample) = (judgement.verdict, judgement.sample);
         let reason = judgement.reason();
         self.last = Some(judgement);
-        if verdict == Verdict::Wait || self.told == Some(verdict) {
+        let counts = verdict > Verdict::Wait || (verdict == Verdict::Pass && self.passes);
+        if !counts || self.told == Some(verdict) {
             return None;
         }
         self.told = Some(verdict);

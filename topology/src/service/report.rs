@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use canopy_common::ids::{NodeId, ShardId, Version, valid_name};
+use canopy_common::ids::{Epoch, NodeId, ShardId, Version, valid_name};
 use canopy_proto::topology::{self as wire, held};
 use tokio::time::Instant;
 
@@ -30,6 +30,8 @@ pub struct Word {
     record: NodeRecord,
     held: Vec<(String, Option<ShardId>, Version, Hold)>,
     trials: Vec<Seen>,
+    batch: u64,
+    epoch: Epoch,
 }
 
 impl Word {
@@ -73,7 +75,14 @@ impl Word {
             drained: false,
             leaving: report.draining,
         };
-        Ok(Self { node: NodeId::from(report.node.as_str()), record, held, trials })
+        Ok(Self {
+            node: NodeId::from(report.node.as_str()),
+            record,
+            held,
+            trials,
+            batch: report.batch,
+            epoch: Epoch(report.epoch),
+        })
     }
 }
 
@@ -101,16 +110,20 @@ fn held_of(held: &wire::Held) -> Result<(String, Option<ShardId>, Version, Hold)
 impl Control {
     /// Takes over what a node said.
     pub fn hear(&mut self, word: Word, now: Instant) {
-        let Word { node, record, held, trials } = word;
+        let Word { node, record, held, trials, batch, epoch } = word;
+        self.overtake(epoch);
         let drained = self.desired.nodes.get(&node).is_some_and(|known| known.drained);
         let record = NodeRecord { drained, ..record };
         let (role, was) = (record.role, self.desired.nodes.insert(node.clone(), record.clone()));
         let new = was.as_ref() != Some(&record);
         let back = self.heard.insert(node.clone(), now).is_none();
         if role == Role::Root {
-            for seen in &trials {
-                self.compare(seen);
+            if self.batches.insert(node.clone(), batch) != Some(batch) {
+                for seen in &trials {
+                    self.compare(seen);
+                }
             }
+            self.judge_statistics(&node, &held);
             let has = held.iter().filter(|(_, shard, _, hold)| shard.is_none() && *hold == Hold::Resident);
             let has: BTreeSet<_> = has.map(|(corpus, _, version, _)| (corpus.clone(), *version)).collect();
             let other = self.roots.insert(node.clone(), has.clone()) != Some(has);
@@ -125,6 +138,19 @@ impl Control {
             self.hear_leaf(&node, held);
         }
         self.refresh();
+    }
+
+    /// A root that can never open the statistics of the version that is rolled out ends its rollout, with the reason.
+    fn judge_statistics(&mut self, node: &NodeId, held: &[(String, Option<ShardId>, Version, Hold)]) {
+        for (corpus, shard, version, hold) in held {
+            let Hold::Failed { reason, everywhere: true } = hold else { continue };
+            let active = self.desired.corpora.get(corpus).and_then(|state| state.active.as_ref());
+            if shard.is_none()
+                && active.is_some_and(|active| active.request.to == *version && !active.goes_back())
+            {
+                self.apply(corpus, Event::Abort { by: format!("{node}: {reason}") });
+            }
+        }
     }
 
     fn hear_leaf(&mut self, node: &NodeId, held: Vec<(String, Option<ShardId>, Version, Hold)>) {

@@ -130,7 +130,9 @@ fn check(by: &str, command: Option<Command>) -> Result<Asked> {
     if by.is_empty() || by.chars().count() > MOST_BY {
         return Err(Error::invalid("by", format!("say who wants it, in 1 to {MOST_BY} characters")));
     }
-    let by = by.to_owned();
+    let plain =
+        |text: &str| text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(500).collect::<String>();
+    let by = plain(by);
     let event = |corpus, event| Ok(Asked::Event { corpus, event: Box::new(event) });
     match command {
         None => Err(Error::invalid("command", "none is given")),
@@ -147,7 +149,7 @@ fn check(by: &str, command: Option<Command>) -> Result<Asked> {
         Some(Command::Abort(abort)) => event(abort.corpus, Event::Abort { by }),
         Some(Command::Rollback(back)) => {
             let to = (back.to > 0).then_some(Version(back.to));
-            let reason = back.reason.chars().take(500).collect();
+            let reason = plain(&back.reason);
             event(back.corpus, Event::Rollback { to, by, reason, policy: Policy::default() })
         }
         Some(Command::Drain(drain)) => {

@@ -45,6 +45,8 @@ pub struct TopologyServe {
 struct State {
     control: Control,
     store: TopologyStore,
+    /// Whether the last change could be stored.
+    stored: bool,
 }
 
 /// The running service.
@@ -67,10 +69,11 @@ impl Service {
         control.configure(&serve.config)?;
         let routing = Routing::from(control.snapshot().clone());
         let metrics = Arc::new(Metrics::new(&deps.telemetry.registry));
-        let state = Arc::new(Mutex::new(State { control, store }));
+        let state = Arc::new(Mutex::new(State { control, store, stored: true }));
         let service =
             Self { node: serve.node.clone(), state, routing, clock: deps.clock.clone(), metrics, drain };
-        service.state.lock().save(deps.clock.now_us())?;
+        let control = service.state.lock().control.clone();
+        service.state.lock().save(control, deps.clock.now_us())?;
         Ok(service)
     }
 
@@ -94,8 +97,10 @@ impl Service {
         let metrics = self.metrics.clone();
         let changed = tokio::task::spawn_blocking(move || {
             let mut state = state.lock();
-            let result = change(&mut state.control, Instant::now());
-            state.save(at_us).inspect_err(|_| metrics.unstored.inc())?;
+            // On a copy: what can't be stored did not happen.
+            let mut next = state.control.clone();
+            let result = change(&mut next, Instant::now());
+            state.save(next, at_us).inspect_err(|_| metrics.unstored.inc())?;
             metrics.seen(&state.control);
             let snapshot = state.control.snapshot().clone();
             let epoch = snapshot.epoch.0;
@@ -129,14 +134,18 @@ impl Service {
 
 impl State {
     /// Stores what is different, with what was done at `at_us` for the audit log.
-    fn save(&mut self, at_us: i64) -> Result<()> {
-        let done = self.control.audited();
+    fn save(&mut self, mut next: Control, at_us: i64) -> Result<()> {
+        let done = next.audited();
         for line in &done {
             tracing::info!(what = line, "audit");
         }
         let lines: Vec<String> =
-            done.into_iter().map(|what| json!({ "at_us": at_us, "what": what }).to_string()).collect();
-        self.store.save(self.control.desired(), &lines)
+            done.iter().map(|what| json!({ "at_us": at_us, "what": what }).to_string()).collect();
+        let saved = self.store.save(next.desired(), &lines);
+        self.stored = saved.is_ok();
+        saved?;
+        self.control = next;
+        Ok(())
     }
 }
 
@@ -146,7 +155,13 @@ impl Health for Service {
     }
 
     fn ready(&self) -> BoxFuture<'_, std::result::Result<(), String>> {
-        async { if self.drain.leaving() { Err("draining".to_owned()) } else { Ok(()) } }.boxed()
+        async {
+            if self.drain.leaving() {
+                return Err("draining".to_owned());
+            }
+            if self.state.lock().stored { Ok(()) } else { Err("its store can't be written".to_owned()) }
+        }
+        .boxed()
     }
 
     fn status(&self) -> Value {

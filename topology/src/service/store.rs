@@ -23,39 +23,45 @@ const AUDIT_KEPT: u64 = 100_000;
 
 /// The store.
 pub struct TopologyStore {
-    database: Database,
+    /// `None`: it failed, and is opened again when it is needed next.
+    database: Option<Database>,
     path: String,
-    stored: BTreeMap<String, Vec<u8>>,
+    stored: Documents,
 }
+
+/// Documents by key.
+type Documents = BTreeMap<String, Vec<u8>>;
 
 impl TopologyStore {
     /// Opens or creates the file. Errors: it can't be written, or another service has it open.
     pub fn open(path: &str) -> Result<Self> {
-        let failed = |reason: String| Error::Store { path: path.to_owned(), reason };
-        if let Some(parent) = Path::new(path).parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            std::fs::create_dir_all(parent).map_err(|error| failed(error.to_string()))?;
-        }
-        let database = Database::create(path).map_err(|error| match error {
-            redb::DatabaseError::DatabaseAlreadyOpen => {
-                failed("another topology service has it open; a corpus has one".to_owned())
-            }
-            error => failed(error.to_string()),
-        })?;
+        let database = Some(database(path)?);
         Ok(Self { database, path: path.to_owned(), stored: BTreeMap::new() })
+    }
+
+    fn database(&mut self) -> Result<&Database> {
+        if self.database.is_none() {
+            self.database = Some(database(&self.path)?);
+        }
+        self.database
+            .as_ref()
+            .ok_or_else(|| Error::Store { path: self.path.clone(), reason: "closed".to_owned() })
     }
 
     /// What was stored last; nothing: the default.
     pub fn load(&mut self) -> Result<Desired> {
-        let read = self.database.begin_read().map_err(|error| self.failed(&error))?;
+        let path = self.path.clone();
+        let failed = |error: &dyn std::fmt::Display| failed(&path, error);
+        let read = self.database()?.begin_read().map_err(|error| failed(&error))?;
         let table = match read.open_table(DOCUMENTS) {
             Ok(table) => table,
             Err(redb::TableError::TableDoesNotExist(_)) => return Ok(Desired::default()),
-            Err(error) => return Err(self.failed(&error)),
+            Err(error) => return Err(failed(&error)),
         };
         let mut desired = Desired::default();
         let mut stored = BTreeMap::new();
-        for entry in table.iter().map_err(|error| self.failed(&error))? {
-            let (key, bytes) = entry.map_err(|error| self.failed(&error))?;
+        for entry in table.iter().map_err(|error| failed(&error))? {
+            let (key, bytes) = entry.map_err(|error| failed(&error))?;
             let (key, bytes) = (key.value(), bytes.value());
             if key == EPOCH {
                 desired.epoch = Epoch(read_json(key, bytes)?);
@@ -78,59 +84,87 @@ impl TopologyStore {
         if next == self.stored && audit.is_empty() {
             return Ok(());
         }
-        self.write(&next, audit).map_err(|error| self.failed(&error))?;
+        // A database that failed once (a full disk) refuses everything until it is opened again.
+        if self.write(&next, audit).is_err() {
+            self.database = None;
+            self.write(&next, audit).inspect_err(|_| self.database = None)?;
+        }
         self.stored = next;
         Ok(())
     }
 
-    fn write(
-        &self,
-        next: &BTreeMap<String, Vec<u8>>,
-        audit: &[String],
-    ) -> std::result::Result<(), redb::Error> {
-        let write = self.database.begin_write()?;
-        {
-            let mut table = write.open_table(DOCUMENTS)?;
-            for (key, bytes) in next.iter().filter(|(key, bytes)| self.stored.get(*key) != Some(*bytes)) {
-                table.insert(key.as_str(), bytes.as_slice())?;
-            }
-            for key in self.stored.keys().filter(|key| !next.contains_key(*key)) {
-                table.remove(key.as_str())?;
-            }
-            let mut log = write.open_table(AUDIT)?;
-            let mut number = log.last()?.map_or(0, |(number, _)| number.value());
-            for line in audit {
-                number += 1;
-                log.insert(number, line.as_str())?;
-                if let Some(old) = number.checked_sub(AUDIT_KEPT) {
-                    log.remove(old)?;
-                }
-            }
-        }
-        write.commit()?;
-        Ok(())
+    fn write(&mut self, next: &Documents, audit: &[String]) -> Result<()> {
+        let stored = std::mem::take(&mut self.stored);
+        let written = self.database().map(|database| write(database, &stored, next, audit));
+        self.stored = stored;
+        written?.map_err(|error| failed(&self.path, &error))
     }
 
     /// The last lines of the audit log, oldest first.
-    pub fn audit(&self, last: usize) -> Result<Vec<String>> {
-        let read = self.database.begin_read().map_err(|error| self.failed(&error))?;
+    pub fn audit(&mut self, last: usize) -> Result<Vec<String>> {
+        let path = self.path.clone();
+        let failed = |error: &dyn std::fmt::Display| failed(&path, error);
+        let read = self.database()?.begin_read().map_err(|error| failed(&error))?;
         let log = match read.open_table(AUDIT) {
             Ok(log) => log,
             Err(redb::TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
-            Err(error) => return Err(self.failed(&error)),
+            Err(error) => return Err(failed(&error)),
         };
-        let newest = log.iter().map_err(|error| self.failed(&error))?.rev().take(last);
+        let newest = log.iter().map_err(|error| failed(&error))?.rev().take(last);
         let mut lines = newest
             .map(|entry| entry.map(|(_, line)| line.value().to_owned()))
             .collect::<std::result::Result<Vec<_>, _>>()
-            .map_err(|error| self.failed(&error))?;
+            .map_err(|error| failed(&error))?;
         lines.reverse();
         Ok(lines)
     }
+}
 
-    fn failed(&self, error: &dyn std::fmt::Display) -> Error {
-        Error::Store { path: self.path.clone(), reason: error.to_string() }
+fn failed(path: &str, error: &dyn std::fmt::Display) -> Error {
+    Error::Store { path: path.to_owned(), reason: error.to_string() }
+}
+
+fn write(
+    database: &Database,
+    stored: &Documents,
+    next: &Documents,
+    audit: &[String],
+) -> std::result::Result<(), redb::Error> {
+    let write = database.begin_write()?;
+    {
+        let mut table = write.open_table(DOCUMENTS)?;
+        for (key, bytes) in next.iter().filter(|(key, bytes)| stored.get(*key) != Some(*bytes)) {
+            table.insert(key.as_str(), bytes.as_slice())?;
+        }
+        for key in stored.keys().filter(|key| !next.contains_key(*key)) {
+            table.remove(key.as_str())?;
+        }
+        let mut log = write.open_table(AUDIT)?;
+        let mut number = log.last()?.map_or(0, |(number, _)| number.value());
+        for line in audit {
+            number += 1;
+            log.insert(number, line.as_str())?;
+            if let Some(old) = number.checked_sub(AUDIT_KEPT) {
+                log.remove(old)?;
+            }
+        }
     }
+    write.commit()?;
+    Ok(())
+}
+
+/// Opens the file, and its directories. Errors: it can't be written, or another service has it open.
+fn database(path: &str) -> Result<Database> {
+    let failed = |reason: String| Error::Store { path: path.to_owned(), reason };
+    if let Some(parent) = Path::new(path).parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        std::fs::create_dir_all(parent).map_err(|error| failed(error.to_string()))?;
+    }
+    Database::create(path).map_err(|error| match error {
+        redb::DatabaseError::DatabaseAlreadyOpen => {
+            failed("another topology service has it open; a corpus has one".to_owned())
+        }
+        error => failed(error.to_string()),
+    })
 }
 
 fn json(value: &impl Serialize) -> Vec<u8> {

@@ -45,7 +45,7 @@ async fn a_swap_keeps_the_old_version_until_its_time_and_a_rollback_is_at_once()
     tokio::time::advance(RETAIN).await;
     let gone: Vec<_> = board.retired(Instant::now()).into_iter().map(|(place, _)| place).collect();
     assert_eq!(gone, [new]);
-    assert_eq!(board.due(), None);
+    assert_eq!(board.due(true), None);
 }
 
 #[tokio::test(start_paused = true)]

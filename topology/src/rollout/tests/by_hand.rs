@@ -75,7 +75,7 @@ fn of_no_shard_do_more_replicas_load_than_allowed_and_never_all() {
         let mut world = World::new(1, replicas);
         let mut policy = quick();
         policy.max_unavailable = most;
-        policy.steps = vec![Step { percent: 100, ..policy.steps[0].clone() }];
+        policy.steps = vec![Step { percent: 100, sample: 0, ..policy.steps[0].clone() }];
         world.tell(Event::Start { to: Version(2), by: String::new(), policy, supersede: false });
         assert_eq!(world.loads(2).len(), expected, "{replicas} replicas, {most} at once");
     }

@@ -37,6 +37,7 @@ struct World {
     control: Control,
     now: Instant,
     errors: u64,
+    batch: u64,
     leaves: BTreeMap<&'static str, Vec<Held>>,
 }
 
@@ -55,7 +56,7 @@ impl World {
         let now = Instant::now();
         let mut control = Control::new(Desired::default(), EPOCH, now);
         control.configure(&config()).unwrap();
-        Self { control, now, errors: 0, leaves: [("leaf-1", vec![]), ("leaf-2", vec![])].into() }
+        Self { control, now, errors: 0, batch: 0, leaves: [("leaf-1", vec![]), ("leaf-2", vec![])].into() }
     }
 
     fn hear(&mut self, report: &NodeReport) {
@@ -100,6 +101,8 @@ impl World {
         }
         let versions = snapshot.corpora["web"].versions.keys();
         let mut root = said("root-1", Role::Root, versions.map(|version| holds(version.0, "")).collect());
+        self.batch += 1;
+        root.batch = self.batch;
         root.trials = snapshot.corpora["web"].trial.iter().map(|trial| self.saw(trial).to_wire()).collect();
         self.hear(&root);
         self.now += Duration::from_millis(500);
@@ -180,7 +183,10 @@ fn who_is_away_or_leaves_is_not_asked_unless_nobody_else_is_there() {
     }
     assert_eq!(world.held(1, 0), ["leaf-2"]);
     world.now += LEASE * 3;
-    world.control.tick(LEASE, world.now);
+    world.control.tick(LEASE * 3, world.now);
+    assert_eq!(world.held(1, 0), ["leaf-2"], "a service that stood still gives everybody a whole lease");
+    world.now += LEASE * 3;
+    world.control.tick(Duration::from_millis(500), world.now);
     assert_eq!(
         world.held(1, 0),
         ["leaf-1", "leaf-2"],
@@ -217,7 +223,9 @@ fn a_restarted_service_goes_on_from_what_it_stored() {
     let mut again = Control::new(stored.clone(), Epoch(9_999_999), world.now);
     again.configure(&config()).unwrap();
     // Whatever a root said lives with the root: until one is heard of again the roots are as they were.
-    assert_eq!(*again.snapshot(), before);
+    let epochless = |snapshot: &RoutingSnapshot| RoutingSnapshot { epoch: Epoch(0), ..snapshot.clone() };
+    assert_eq!(epochless(again.snapshot()), epochless(&before));
+    assert!(again.snapshot().epoch > before.epoch, "above what was published");
     world.control = again;
     world.round();
     assert_eq!(world.pins(), [(2, 5_000), (1, 5_000)]);
@@ -283,4 +291,33 @@ fn a_version_that_fails_queries_is_turned_back_and_a_good_one_goes_on() {
         };
         assert!(audit.contains(said), "{audit}");
     }
+}
+
+#[test]
+fn what_is_told_again_is_counted_once_and_an_older_store_catches_up() {
+    let mut world = World::new();
+    world.start(1, &[(100, 0)]).unwrap();
+    world.settle();
+    world.start(2, &[(1, 600_000), (100, 0)]).unwrap();
+    for _ in 0..6 {
+        world.round();
+    }
+    let trial = world.control.snapshot().corpora["web"].trial.unwrap();
+    let sample = |world: &World| world.control.judgement("web").map_or(0, |judged| judged.sample);
+    let before = sample(&world);
+    let mut root = said("root-1", Role::Root, vec![holds(1, ""), holds(2, "")]);
+    (root.trials, root.batch) = (vec![world.saw(&trial).to_wire()], 77);
+    for _ in 0..3 {
+        world.hear(&root);
+        world.now += Duration::from_millis(500);
+        world.control.tick(Duration::from_millis(500), world.now);
+    }
+    assert_eq!(sample(&world), before + 100);
+    // A node that goes by a later epoch than this store ever gave.
+    let epoch = world.control.snapshot().epoch.0;
+    world.hear(&NodeReport {
+        epoch: epoch + 50,
+        ..said("leaf-1", Role::Leaf, world.leaves["leaf-1"].clone())
+    });
+    assert!(world.control.snapshot().epoch.0 > epoch + 50);
 }
