@@ -141,7 +141,14 @@ fn any_snapshot(epoch: u64) -> impl Strategy<Value = RoutingSnapshot> {
     let corpus = (replicas, versions, prop::option::of(1..3_u64), 0..3_u32).prop_map(
         |(shards, versions, fixed, pins)| {
             let pins = (0..pins).map(|at| Pin { version: Version(u64::from(at) + 1), share: 100 }).collect();
-            CorpusRouting { version: fixed.map(Version), shards, pins, trial: None, placed_shards: 0, versions }
+            CorpusRouting {
+                version: fixed.map(Version),
+                shards,
+                pins,
+                trial: None,
+                placed_shards: 0,
+                versions,
+            }
         },
     );
     let corpora = prop::collection::btree_map(
