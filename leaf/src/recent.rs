@@ -1,7 +1,7 @@
 //! What this leaf was asked of late, of each corpus: a new version is asked the same before it serves ([`crate::shards::warm`]),
 //! so that the words people ask for are in memory then.
 //!
-//! One of [`EVERY`] searches is kept, the last [`KEPT`] of a corpus; the shards are left out. A call that is not kept costs one
+//! One of `EVERY` searches is kept, the last `KEPT` of a corpus; the shards are left out. A call that is not kept costs one
 //! atomic.
 
 use std::{

@@ -3,7 +3,7 @@
 //! of. Nothing here is on the path of a query.
 //!
 //! The failure this prevents: a swap request that is lost because another one is at work. The loop never works itself; it
-//! compares the newest snapshot with the [`Board`], starts what can be started, and looks again whenever something
+//! compares the newest snapshot with the [board](super::Board), starts what can be started, and looks again whenever something
 //! ended or came due. Rules: while the leaf answers, one shard is opened at a time and within the configured
 //! share of a core; a version is looked for once and its manifest kept while it is wanted, so that all its shards
 //! are of one version; what failed is tried again.

@@ -2,7 +2,7 @@
 //! share of the whole. Reading, hashing and warming a new version beside a running one would else take the cores and the
 //! caches from its queries.
 //!
-//! Rule: rest = step x (1 / share - 1), at least [`GRAIN`] at a time. Units: wall time of the step.
+//! Rule: rest = step x (1 / share - 1), at least `GRAIN` at a time. Units: wall time of the step.
 
 use std::time::Duration;
 

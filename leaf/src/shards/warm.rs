@@ -2,7 +2,7 @@
 //! It touches every kind of file of the shard. The same query answers "would it answer?" for readiness.
 //!
 //! Then warming: the version's own queries, and, when another version of the shard is served meanwhile, what the leaf was
-//! asked of late, in rounds until the new view answers within [`WARM_RATIO`] of the old one's median. Results are dropped.
+//! asked of late, in rounds until the new view answers within `WARM_RATIO` of the old one's median. Results are dropped.
 //! Without it the first people after a swap would wait for the disk.
 
 use std::time::Duration;
