@@ -220,7 +220,9 @@ impl Queue {
             }
             let ahead = lists.ahead(ORDER[lane], since);
             let own = deadline.saturating_duration_since(since);
-            let too_long = people && ahead > self.few && self.pace.wait(ahead, self.few) > bearable(own);
+            // Who brings much time may wait longer than a queue is borne, as long as nobody waits at all.
+            let borne = (own / 4).min(self.shed_after).max(bearable(own));
+            let too_long = people && ahead > self.few && self.pace.wait(ahead, self.few) > borne;
             let list = &mut lists.lanes[lane];
             let room = if too_long { 0 } else { self.limits[lane].saturating_sub(list.entries.len()) };
             let fit = tasks.len().min(room);
