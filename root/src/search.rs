@@ -164,14 +164,19 @@ impl Root {
         entered.map_err(Error::Busy)
     }
 
-    async fn admitted(&self, asked: &Asked, trail: &mut Trail, step: Step) -> Result<Answer> {
+    /// What a query goes by, from here to its end.
+    fn pin(&self, asked: &Asked, trail: &mut Trail) -> Result<Pinned> {
         let routing = self.routing.now();
         let choice = request::choice(&asked.request, asked.query)?;
         let corpus = self.versions.choose(&asked.request.corpus, &routing, choice)?;
-        let pinned = Pinned { routing, corpus };
-        let Pinned { routing, corpus } = &pinned;
         trail.corpus = Some(corpus.clone());
-        trail.tried = trial::of(routing, corpus, choice);
+        trail.tried = trial::of(&routing, &corpus, choice);
+        Ok(Pinned { routing, corpus })
+    }
+
+    async fn admitted(&self, asked: &Asked, trail: &mut Trail, step: Step) -> Result<Answer> {
+        let pinned = self.pin(asked, trail)?;
+        let Pinned { routing, corpus } = &pinned;
         let mut wanted = Wanted::check(&asked.request, corpus, &self.config)?;
         let spared = step >= Step::Spare && std::mem::take(&mut wanted.snippet);
         let context = context(asked, &wanted)?;
