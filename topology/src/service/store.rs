@@ -40,12 +40,8 @@ impl TopologyStore {
     }
 
     fn database(&mut self) -> Result<&Database> {
-        if self.database.is_none() {
-            self.database = Some(database(&self.path)?);
-        }
-        self.database
-            .as_ref()
-            .ok_or_else(|| Error::Store { path: self.path.clone(), reason: "closed".to_owned() })
+        let database = self.database.take().map_or_else(|| database(&self.path), Ok)?;
+        Ok(self.database.insert(database))
     }
 
     /// What was stored last; nothing: the default.
