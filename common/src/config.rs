@@ -5,11 +5,13 @@
 pub mod layers;
 pub mod live;
 pub mod overrides;
+pub mod secret;
 pub mod units;
 pub mod who;
 
 pub use layers::{Layers, Origin, Problem, Section, settings};
 pub use live::Live;
 pub use overrides::Overrides;
+pub use secret::Secret;
 pub use units::{Size, Time};
 pub use who::user_and_machine;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use rand::{Rng, SeedableRng};
+use rand::{Rng, SeedableRng, TryRng};
 use rand_chacha::ChaCha8Rng;
 
 use crate::ids::QueryId;
@@ -43,6 +43,13 @@ impl Dice {
     /// A number in 0..1.
     pub fn unit(&self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// Random bytes from the operating system, for a key: they are in no stream and repeat in no simulation.
+    pub fn key() -> std::io::Result<[u8; 32]> {
+        let mut key = [0; 32];
+        rand::rngs::SysRng.try_fill_bytes(&mut key).map_err(std::io::Error::other)?;
+        Ok(key)
     }
 
     /// A fresh query id.

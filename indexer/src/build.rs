@@ -46,10 +46,11 @@ mod terms;
 mod timing;
 mod validate;
 
+pub(crate) use leftovers::Hold;
 pub use progress::{Amount, Progress, Silent, Stage};
 pub use reject::RejectLine;
 pub use report::{BuildReport, Leftover, ShardReport};
-pub use request::{BuildRequest, Cancel, DEFAULT_SHARDS, MIN_MEMORY};
+pub use request::{BuildRequest, Cancel, DEFAULT_SHARDS, MAX_WARMUP_BYTES, MIN_MEMORY};
 
 /// Claims tried when others take them away.
 const CLAIM_TRIES: u32 = 100;

@@ -6,6 +6,7 @@ pub mod diff;
 pub mod error;
 pub mod index_schema;
 pub mod inspect;
+pub mod publish;
 mod read_back;
 pub mod source;
 pub mod verify;

@@ -33,6 +33,18 @@ impl fmt::Display for Origin {
     }
 }
 
+/// Variables that other programs read too, with the section and key that they stand for. They come last: a file goes before.
+/// Their values are texts, whatever they look like.
+const STANDARD: [(&str, &str, &str); 7] = [
+    ("AWS_ENDPOINT_URL_S3", "store", "endpoint"),
+    ("AWS_ENDPOINT_URL", "store", "endpoint"),
+    ("AWS_REGION", "store", "region"),
+    ("AWS_DEFAULT_REGION", "store", "region"),
+    ("AWS_ACCESS_KEY_ID", "store", "access_key"),
+    ("AWS_SECRET_ACCESS_KEY", "store", "secret_key"),
+    ("AWS_SESSION_TOKEN", "store", "session_token"),
+];
+
 /// One thing that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
@@ -88,12 +100,22 @@ impl Layers {
         Ok(())
     }
 
-    /// Adds `CANOPY__SECTION__KEY` variables (nested keys by further `__`); others are ignored.
+    /// Adds `CANOPY__SECTION__KEY` variables (nested keys by further `__`), and what is still open from the [`STANDARD`] ones;
+    /// others are ignored.
     pub fn environment(&mut self, variables: impl IntoIterator<Item = (String, String)>) {
-        for (name, text) in variables {
-            let Some(path) = name.strip_prefix("CANOPY__") else { continue };
-            let path = path.to_lowercase().replace("__", ".");
+        let (own, others): (Vec<_>, Vec<_>) =
+            variables.into_iter().partition(|(name, _)| name.starts_with("CANOPY__"));
+        for (name, text) in own {
+            let path = name["CANOPY__".len()..].to_lowercase().replace("__", ".");
             self.put_path(&path, &text, Origin::Environment(name));
+        }
+        let others: BTreeMap<_, _> = others.into_iter().collect();
+        for (name, section, key) in STANDARD {
+            let given = others.get(name).filter(|text| !text.is_empty());
+            let open = !self.origins.contains_key(&format!("{section}.{key}"));
+            if let Some(text) = given.filter(|_| open) {
+                self.put(section, key, Value::String(text.clone()), Origin::Environment(name.to_owned()));
+            }
         }
     }
 
@@ -290,6 +312,38 @@ mod tests {
             "4".into(),
             Origin::Environment("CANOPY__LEAF__THREADS".into())
         )));
+    }
+
+    #[test]
+    fn variables_of_other_programs_are_texts_and_come_after_everything() {
+        #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
+        #[serde(default, deny_unknown_fields)]
+        struct Store {
+            region: String,
+            endpoint: String,
+            secret_key: crate::config::Secret,
+        }
+        impl Section for Store {
+            const NAME: &'static str = "store";
+            const DOCS: &'static [(&'static str, &'static str)] = &[];
+            fn problems(&self) -> Vec<(String, String)> {
+                vec![]
+            }
+        }
+        let mut layers = Layers::default();
+        layers.file("c.toml", "[store]\nregion = 'here'").unwrap();
+        let variables = [
+            ("AWS_REGION", "there"),
+            ("AWS_ENDPOINT_URL", "http://a"),
+            ("AWS_ENDPOINT_URL_S3", ""),
+            ("AWS_SECRET_ACCESS_KEY", "4711"),
+        ];
+        layers.environment(variables.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        let (store, problems) = layers.section::<Store>();
+        assert_eq!(problems, []);
+        assert_eq!((&*store.region, &*store.endpoint), ("here", "http://a"));
+        assert_eq!(store.secret_key.reveal(), "4711");
+        assert!(layers.print(&store).iter().all(|(_, value, _)| !value.contains("4711")));
     }
 
     #[test]

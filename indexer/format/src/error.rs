@@ -45,6 +45,16 @@ pub enum Error {
         /// Rules of this build.
         known: String,
     },
+    /// Nobody whose versions are taken signed it.
+    #[error("{corpus} {version} is not trusted: {reason}; see [store] verify_keys")]
+    Untrusted {
+        /// The corpus.
+        corpus: String,
+        /// The version.
+        version: Version,
+        /// What is wrong.
+        reason: String,
+    },
     /// No such corpus.
     #[error("corpus {0:?} does not exist in this store; `canopy corpus list` shows those that do")]
     NoCorpus(String),
@@ -86,7 +96,18 @@ pub enum Error {
 impl Error {
     /// Whether a version itself is at fault, not the way to it: another attempt would end the same.
     pub fn of_the_version(&self) -> bool {
-        matches!(self, Self::Damaged { .. } | Self::NewerFormat { .. } | Self::OtherAnalysis { .. })
+        matches!(
+            self,
+            Self::Damaged { .. }
+                | Self::NewerFormat { .. }
+                | Self::OtherAnalysis { .. }
+                | Self::Untrusted { .. }
+        )
+    }
+
+    /// Whether the store could not be asked, so that it said nothing.
+    pub fn is_away(&self) -> bool {
+        matches!(self, Self::Store(_))
     }
 
     /// A failure of the file system at a path.
@@ -115,6 +136,7 @@ impl Classify for Error {
             Self::Damaged { .. } => ErrorClass::DataLoss,
             Self::NewerFormat { .. }
             | Self::OtherAnalysis { .. }
+            | Self::Untrusted { .. }
             | Self::NoVersionYet(_)
             | Self::Exists(_) => ErrorClass::FailedPrecondition,
             Self::NoCorpus(_) | Self::NoVersion { .. } => ErrorClass::NotFound,

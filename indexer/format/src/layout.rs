@@ -6,15 +6,14 @@
 //! query. Rule of the balance pass: as few slots as possible change their shard (the targets with one more slot go to
 //! the shards that are fullest already), and a slot that must move goes to the next shard on the ring with room.
 //!
-//! The ring hashes explicit little-endian bytes with xxh3; the default of the ring's crate hashes what the language
-//! may frame differently tomorrow. A golden test pins the result.
+//! The ring hashes shards and slots as 2 bytes, little-endian. A golden test pins the result.
 
-use std::hash::{Hash, Hasher};
-
-use canopy_common::ids::{KeyHash, ShardId, valid_name};
-use consistent_hash::{Node, RingHash, StaticHashRing};
+use canopy_common::{
+    ids::{KeyHash, ShardId, valid_name},
+    ring,
+};
 use serde::{Deserialize, Serialize};
-use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::{Error, Result};
 
@@ -144,54 +143,20 @@ fn invalid(reason: String) -> Error {
 }
 
 /// The ring of a number of shards.
-struct Ring(StaticHashRing<'static, Bytes<2>, u16, LittleEndian>);
+struct Ring(ring::Ring<u16>);
 
 impl Ring {
     fn new(shards: u32) -> Self {
-        let nodes = (0..shards as u16).map(|shard| Node {
-            key: Bytes(shard.to_le_bytes()),
-            value: shard,
-            quantity: POINTS,
-        });
-        Self(StaticHashRing::new(LittleEndian, nodes))
-    }
-
-    fn nearest(&self, slot: u16) -> u16 {
-        self.nearest_with(slot, |_| true)
+        Self(ring::Ring::new((0..shards as u16).map(|shard| (shard.to_le_bytes().to_vec(), shard, POINTS))))
     }
 
     /// The first shard on the ring from the slot that is accepted; shard 0 when none is (there always is room).
     fn nearest_with(&self, slot: u16, accepted: impl Fn(u16) -> bool) -> u16 {
-        let place = Bytes(slot.to_le_bytes());
-        self.0.calc_candidates(&place).map(|node| node.value).find(|shard| accepted(*shard)).unwrap_or(0)
-    }
-}
-
-/// Bytes that are hashed as they are, without the framing that the language adds to arrays.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Bytes<const N: usize>([u8; N]);
-
-impl<const N: usize> Hash for Bytes<N> {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write(&self.0);
-    }
-}
-
-/// xxh3-64 of an item's bytes; of a shard's point: its bytes, then the point's number as 8 bytes, little-endian.
-struct LittleEndian;
-
-impl RingHash for LittleEndian {
-    fn hash_item<T: Hash>(&self, item: &T) -> u64 {
-        let mut hasher = Xxh3Default::new();
-        item.hash(&mut hasher);
-        hasher.digest()
+        self.0.from(&slot.to_le_bytes()).find(|shard| accepted(*shard)).unwrap_or(0)
     }
 
-    fn hash_vnode<K: Hash>(&self, key: &K, point: usize) -> u64 {
-        let mut hasher = Xxh3Default::new();
-        key.hash(&mut hasher);
-        hasher.write(&(point as u64).to_le_bytes());
-        hasher.digest()
+    fn nearest(&self, slot: u16) -> u16 {
+        self.nearest_with(slot, |_| true)
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a version is on disk and how text becomes terms: schema, analysis, layout, manifest, statistics, store, query log. Shared
+//! What a version is on disk and how text becomes terms: schema, analysis, layout, manifest and its signature, statistics, store, query log. Shared
 //! by the build, the leaf and the root; links no search engine, so that the root stays small.
 
 pub mod analysis;
@@ -9,5 +9,6 @@ pub mod layout;
 pub mod manifest;
 pub mod query_log;
 pub mod schema;
+pub mod signature;
 pub mod statistics;
 pub mod store;

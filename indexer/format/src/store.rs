@@ -2,7 +2,7 @@
 //! put-if-absent; a version exists for readers only when its manifest does.
 //!
 //! Layout: `corpora/NAME/corpus.json`, `corpora/NAME/versions/0000001742/{claim, statistics/…, shards/main-0003/…,
-//! manifest.json}`.
+//! manifest.sig, manifest.json}`.
 //!
 //! Two builds that end at the same time must not share a number, and a build that dies half-way must never be seen.
 //! Hence the rule: only create-only writes decide (the claim, the manifest), nothing is decided by listing; what was
@@ -10,16 +10,19 @@
 //! write is synced before it returns. Every name is checked before it becomes a path.
 
 mod address;
+mod config;
+mod connect;
+mod copy;
 mod files;
 mod remove;
 mod serve;
+mod table;
 
 use std::{path::PathBuf, sync::Arc};
 
 use canopy_common::ids::{Version, valid_name};
 use object_store::{
-    Error as StoreError, ListResult, ObjectStore, ObjectStoreExt, PutMode, PutPayload,
-    local::LocalFileSystem, path::Path,
+    Error as StoreError, ListResult, ObjectStore, ObjectStoreExt, PutMode, PutPayload, path::Path,
 };
 use serde::{Deserialize, Serialize};
 
@@ -27,10 +30,13 @@ use crate::{
     error::{Error, Result},
     manifest::Manifest,
     schema::Schema,
+    signature::Trusted,
 };
 
+pub use config::StoreConfig;
 pub use files::DamagedFile;
 pub use serve::{Found, PassedOver};
+pub use table::Table;
 
 /// Most log partitions of a corpus.
 pub const MAX_PARTITIONS: u32 = 1024;
@@ -69,27 +75,29 @@ pub enum Ordering {
 pub struct VersionStore {
     objects: Arc<dyn ObjectStore>,
     local: Option<PathBuf>,
+    trusted: Trusted,
+    cache: Option<Arc<std::path::Path>>,
 }
 
 impl VersionStore {
-    /// Opens `file:///dir`, a plain directory path, or (later) `s3://bucket/prefix`. The directory is created when
-    /// `create`, else it must exist.
-    pub fn open(url: &str, create: bool) -> Result<Self> {
-        let path = address::directory(url)?;
-        if create {
-            std::fs::create_dir_all(&path).map_err(|source| Error::io(&path, source))?;
-        }
-        let path = path.canonicalize().map_err(|source| Error::io(&path, source))?;
-        if !path.is_dir() {
-            return Err(Error::Invalid { field: "store", reason: format!("{url} is not a directory") });
-        }
-        let objects = LocalFileSystem::new_with_prefix(&path)?.with_fsync(true);
-        Ok(Self { objects: Arc::new(objects), local: Some(path) })
-    }
-
     /// A store over any object store; nothing of it is mapped in place.
     pub fn remote(objects: Arc<dyn ObjectStore>) -> Self {
-        Self { objects, local: None }
+        Self { objects, local: None, trusted: Trusted::default(), cache: None }
+    }
+
+    /// The same store as one that is not on this machine: whoever reads it brings the files, and maps nothing in place.
+    pub fn at_a_distance(&self) -> Self {
+        Self { local: None, ..self.clone() }
+    }
+
+    /// Takes only versions that one of these keys signed.
+    pub fn trusting(self, trusted: Trusted) -> Self {
+        Self { trusted, ..self }
+    }
+
+    /// Whose versions are taken.
+    pub fn trusted(&self) -> &Trusted {
+        &self.trusted
     }
 
     /// The directory, when the store is local: leaves map files in place.
@@ -154,11 +162,15 @@ impl VersionStore {
 
     /// Claims the next version number: above every number in use, complete or not.
     pub async fn claim(&self, corpus: &str) -> Result<Version> {
+        self.claim_with(corpus, "claimed\n").await
+    }
+
+    async fn claim_with(&self, corpus: &str, claim: &str) -> Result<Version> {
         self.corpus(corpus).await?;
         let newest = self.newest_in_use(corpus).await?.map_or(0, |version| version.0);
         for number in (1..=CLAIM_TRIES).filter_map(|step| newest.checked_add(step)) {
             let version = Version(number);
-            match self.create(&object(corpus, version, "claim"), "claimed\n".into(), "").await {
+            match self.create(&object(corpus, version, "claim"), claim.to_owned().into(), "").await {
                 Ok(()) => return Ok(version),
                 Err(Error::Exists(_)) => {}
                 Err(error) => return Err(error),
@@ -180,22 +192,6 @@ impl VersionStore {
             }
         }
         Ok(complete)
-    }
-
-    /// The manifest of a version.
-    pub async fn manifest(&self, corpus: &str, version: Version) -> Result<Manifest> {
-        check_corpus(corpus)?;
-        let path = object(corpus, version, MANIFEST);
-        let Some(bytes) = self.read(&path).await? else {
-            self.corpus(corpus).await?;
-            return Err(Error::NoVersion { corpus: corpus.to_owned(), version });
-        };
-        let manifest = Manifest::from_json(&bytes, path.as_ref())?;
-        if manifest.corpus != corpus || manifest.version != version {
-            let reason = format!("it is the manifest of {} {}", manifest.corpus, manifest.version);
-            return Err(Error::Damaged { file: path.to_string(), reason });
-        }
-        Ok(manifest)
     }
 
     /// The newest complete version's manifest; an error when it is damaged. What is served or built on may be an
@@ -285,6 +281,8 @@ impl VersionStore {
 }
 
 const MANIFEST: &str = "manifest.json";
+/// Beside the manifest, when it is signed.
+const SIGNATURE: &str = "manifest.sig";
 
 fn corpus_file(name: &str) -> Path {
     Path::from(format!("corpora/{name}/corpus.json"))

@@ -101,6 +101,43 @@ impl Drop for Claim {
     }
 }
 
+/// A number of a local store that is being copied to: while this lives, no build takes it for a dead one's.
+pub(crate) struct Hold(File);
+
+impl Hold {
+    /// Locks the claim of `version`, and removes the half files of a copy that died. `None`: the claim is gone.
+    pub(crate) fn take(store: &VersionStore, corpus: &str, version: Version) -> Result<Option<Self>> {
+        let Some(directory) = store.version_dir(corpus, version) else { return Ok(None) };
+        let Some(held) = lock(&directory.join(CLAIM))? else { return Ok(None) };
+        if published(&directory)? {
+            return Ok(None);
+        }
+        let mut open = vec![directory];
+        while let Some(directory) = open.pop() {
+            for path in list(&directory)? {
+                if path.is_dir() {
+                    open.push(path);
+                } else if path
+                    .file_name()
+                    .and_then(|name| name.to_str())
+                    .is_some_and(|name| name.contains('#'))
+                    && !is_claim(&path)
+                {
+                    fs::remove_file(&path).map_err(Error::io(&path))?;
+                }
+            }
+        }
+        Ok(Some(Self(held)))
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        // Closing it would do; said, it is not forgotten.
+        let _closed_soon = self.0.unlock();
+    }
+}
+
 /// Waits for the lock: a cleaner may hold it for a moment, and may have removed the claim by then.
 fn lock(path: &Path) -> Result<Option<File>> {
     let Some(file) = open(path)? else { return Ok(None) };

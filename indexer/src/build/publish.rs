@@ -42,7 +42,9 @@ pub(crate) async fn publish(
         return Err(Error::Damaged { what: file.path.clone(), reason });
     }
     request.cancel.check()?;
-    store.publish(&manifest).await?;
+    let json = manifest.to_json();
+    let signature = request.sign.as_ref().map(|key| key.sign(&json));
+    store.publish_signed(&json, signature.as_ref()).await?;
     made.timing.end(Stage::Verify);
     Ok(manifest)
 }

@@ -10,7 +10,9 @@ use std::{
 };
 
 use canopy_common::clock::{System, WallClock};
-use canopy_format::{layout::MAX_SHARDS, manifest::MAX_WARMUP, schema::Schema, store::VersionStore};
+use canopy_format::{
+    layout::MAX_SHARDS, manifest::MAX_WARMUP, schema::Schema, signature::SigningKey, store::VersionStore,
+};
 
 use super::progress::{Progress, Silent};
 use crate::{
@@ -55,6 +57,8 @@ pub struct BuildRequest {
     pub cut: BTreeMap<u32, u64>,
     /// Queries that leaves warm the version with, and examples of the search page; those of the parent when `None`.
     pub warmup: Option<Vec<String>>,
+    /// Signs the version. Default: nobody does
+    pub sign: Option<Arc<SigningKey>>,
     /// Directory for spill files. Default: inside the store, next to the version (a local store), so that moving the
     /// result costs nothing.
     pub temp: Option<PathBuf>,
@@ -83,6 +87,7 @@ impl BuildRequest {
             force: false,
             cut: BTreeMap::new(),
             warmup: None,
+            sign: None,
             temp: None,
             progress: Arc::new(Silent),
             clock: Arc::new(System),

@@ -58,6 +58,37 @@ fn growth_by_a_quarter_moves_a_fifth() {
     assert!(moved(&after, &back) as f64 / f64::from(SLOTS) <= 0.201);
 }
 
+/// Two hundred steps up and down, none of them chosen: each moves its share, to one slot in a hundred, and balance is never lost.
+/// A shard gets whole slots, so a step of n shards can be off by n slots: the steps are at most 40 shards of 1024.
+#[test]
+fn two_hundred_random_steps_move_their_share_and_stay_balanced() {
+    let mut random = 0x2545_f491_4f6c_dd1d_u64;
+    let mut draw = |below: u64| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (random >> 33) % below
+    };
+    let mut layout = Layout::first("main", 64).unwrap();
+    let (mut grown, mut shrunk) = (0, 0);
+    for step in 0..200 {
+        let by = 1 + draw(40) as u32;
+        let up = layout.shards == 1 || (draw(2) == 0 && layout.shards + by <= MAX_SHARDS);
+        let shards = if up { layout.shards + by } else { layout.shards.saturating_sub(by).max(1) };
+        let next = layout.resize(shards).unwrap();
+        assert_balanced(&next);
+        let most = layout.shards.max(shards);
+        let ideal = f64::from(layout.shards.abs_diff(shards)) / f64::from(most);
+        let share = moved(&layout, &next) as f64 / f64::from(SLOTS);
+        assert!(
+            (share - ideal).abs() <= 0.01,
+            "step {step}, {} to {shards}: {share} moved, {ideal} is ideal",
+            layout.shards
+        );
+        *(if up { &mut grown } else { &mut shrunk }) += 1;
+        layout = next;
+    }
+    assert!(grown > 50 && shrunk > 50, "{grown} {shrunk}");
+}
+
 #[test]
 fn every_power_of_two_is_balanced() {
     for shards in (0..=10).map(|power| 1 << power) {

@@ -8,20 +8,25 @@ use std::{
 };
 
 use canopy_common::ids::Version;
-use futures::StreamExt;
+use futures::{StreamExt, TryStreamExt, stream};
 use object_store::{ObjectStoreExt, PutPayload, WriteMultipart, path::Path};
 use serde::Serialize;
 use tokio::io::AsyncWriteExt;
 
-use super::{MANIFEST, VersionStore, check_corpus, object};
+use super::{MANIFEST, SIGNATURE, VersionStore, check_corpus, object};
 use crate::{
     checksum::{BLOCK, Checksum, Hashing},
     error::{Error, Result},
     manifest::{FileEntry, Manifest, valid_path},
+    signature::Signature,
 };
 
 /// Bytes that `verify` reads at a time, and of one part of an upload.
-const PART: u64 = 8 << 20;
+pub(super) const PART: u64 = 8 << 20;
+/// Files that `verify` reads at a time.
+const AT_ONCE: usize = 4;
+/// Parts of one upload; S3 takes 10,000.
+const MOST_PARTS: u64 = 9000;
 
 /// A file of a version that is not what the manifest says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -44,7 +49,7 @@ impl VersionStore {
         file: &FilePath,
     ) -> Result<FileEntry> {
         check_corpus(corpus)?;
-        if !valid_path(path) || matches!(path, MANIFEST | "claim") {
+        if !valid_path(path) || matches!(path, MANIFEST | SIGNATURE | "claim") {
             return Err(Error::Invalid {
                 field: "path",
                 reason: format!("{path:?} cannot be a file of a version"),
@@ -60,7 +65,8 @@ impl VersionStore {
         blocking(move || take_in(&file, &directory.join(&path), &path)).await
     }
 
-    /// Downloads a file of a version to `target`, by way of a file beside it, so that what is at `target` is whole.
+    /// Downloads a file of a version to `target`, by way of a file beside it, so that what is at `target` is whole and what its
+    /// entry says.
     pub async fn get_file(
         &self,
         corpus: &str,
@@ -71,12 +77,23 @@ impl VersionStore {
         let fail = |error| Error::io(target, error);
         let partial = target.with_extension("part");
         let mut out = tokio::fs::File::create(&partial).await.map_err(fail)?;
-        let found = self.objects.get(&object(corpus, version, &file.path)).await?;
-        let mut chunks = found.into_stream();
-        while let Some(chunk) = chunks.next().await {
-            out.write_all(&chunk?).await.map_err(fail)?;
+        let mut checksum = Checksum::default();
+        let mut came = 0;
+        while came < file.bytes {
+            let bytes = self.read_range(corpus, version, file, came, PART).await?;
+            came += bytes.len() as u64;
+            out.write_all(&bytes).await.map_err(fail)?;
+            checksum = blocking(move || {
+                checksum.update(&bytes);
+                Ok(checksum)
+            })
+            .await?;
         }
         out.sync_all().await.map_err(fail)?;
+        if let Err(damaged) = file.check(&checksum.entry(&file.path)) {
+            tokio::fs::remove_file(&partial).await.map_err(fail)?;
+            return Err(damaged);
+        }
         tokio::fs::rename(&partial, target).await.map_err(fail)
     }
 
@@ -99,13 +116,20 @@ impl VersionStore {
         Ok(bytes)
     }
 
-    /// Makes the version visible: writes the manifest, create-only. The version must have been claimed, and all of its
-    /// files must be in place with the lengths that the manifest says.
+    /// Makes a version visible that nobody signs; see [`VersionStore::publish_signed`].
     pub async fn publish(&self, manifest: &Manifest) -> Result<()> {
+        self.publish_signed(&manifest.to_json(), None).await
+    }
+
+    /// Makes the version visible: writes the bytes of its manifest, create-only, after their signature. The version must have been
+    /// claimed, and all of its files must be in place with the lengths that the manifest says.
+    pub async fn publish_signed(&self, json: &[u8], signature: Option<&Signature>) -> Result<()> {
+        let manifest = Manifest::from_json(json, MANIFEST)?;
         let (corpus, version) = (manifest.corpus.as_str(), manifest.version);
         let path = object(corpus, version, MANIFEST);
-        let json = manifest.to_json();
-        Manifest::from_json(&json, path.as_ref())?;
+        if self.size(&path).await?.is_some() {
+            return Err(Error::Exists(format!("{corpus} {version}")));
+        }
         if self.size(&object(corpus, version, "claim")).await?.is_none() {
             let reason = format!("{version} was never claimed; a build claims its number first");
             return Err(Error::Invalid { field: "version", reason });
@@ -118,7 +142,18 @@ impl VersionStore {
             };
             return Err(Error::Damaged { file: file.path.clone(), reason });
         }
-        self.create(&path, PutPayload::from(json), &format!("{corpus} {version}")).await
+        let beside = object(corpus, version, SIGNATURE);
+        match signature {
+            Some(signature) => drop(self.objects.put(&beside, signature.to_json().into()).await?),
+            None => self.delete(&beside).await?,
+        }
+        let created =
+            self.create(&path, PutPayload::from(json.to_vec()), &format!("{corpus} {version}")).await;
+        match created {
+            // A try whose answer was lost has written it.
+            Err(Error::Exists(_)) if self.read(&path).await?.is_some_and(|found| found == json) => Ok(()),
+            other => other,
+        }
     }
 
     /// Re-reads every file of a version and compares length and BLAKE3; the damaged ones, those that can't be read among
@@ -129,14 +164,14 @@ impl VersionStore {
         progress: &(dyn Fn(u64) + Sync),
     ) -> Result<Vec<DamagedFile>> {
         check_corpus(&manifest.corpus)?;
-        let mut damaged = Vec::new();
-        for file in manifest.files() {
+        let each = manifest.files().map(|file| async move {
             let path = object(&manifest.corpus, manifest.version, &file.path);
-            if let Some(reason) = self.flaw(file, &path, progress).await? {
-                damaged.push(DamagedFile { file: file.clone(), reason });
-            }
-        }
-        Ok(damaged)
+            let flaw = self.flaw(file, &path, progress).await?;
+            Ok::<_, Error>(flaw.map(|reason| DamagedFile { file: file.clone(), reason }))
+        });
+        let each: Vec<_> = each.collect();
+        let found: Vec<_> = stream::iter(each).buffered(AT_ONCE).try_collect().await?;
+        Ok(found.into_iter().flatten().collect())
     }
 
     /// What is wrong with a file, if anything.
@@ -176,10 +211,17 @@ impl VersionStore {
         Ok((!same).then(|| "its content is not the one that was published".to_owned()))
     }
 
-    /// Sends a file in parts to a remote store.
+    /// Sends a file to a remote store: a small one at once, another in parts.
     async fn upload(&self, to: &Path, name: &str, file: &FilePath) -> Result<FileEntry> {
-        let mut upload =
-            WriteMultipart::new_with_chunk_size(self.objects.put_multipart(to).await?, PART as usize);
+        let size = tokio::fs::metadata(file).await.map_err(|source| Error::io(file, source))?.len();
+        if size <= PART {
+            let bytes = tokio::fs::read(file).await.map_err(|source| Error::io(file, source))?;
+            let mut checksum = Checksum::default();
+            checksum.update(&bytes);
+            self.objects.put(to, bytes.into()).await?;
+            return Ok(checksum.entry(name));
+        }
+        let mut upload = self.parts(to, size).await?;
         match send(&mut upload, file).await {
             Ok(checksum) => {
                 upload.finish().await?;
@@ -190,6 +232,12 @@ impl VersionStore {
                 Err(error)
             }
         }
+    }
+
+    /// An upload of so many bytes in parts.
+    pub(super) async fn parts(&self, to: &Path, size: u64) -> Result<WriteMultipart> {
+        let part = PART.max(size.div_ceil(MOST_PARTS)).next_multiple_of(1 << 20);
+        Ok(WriteMultipart::new_with_chunk_size(self.objects.put_multipart(to).await?, part as usize))
     }
 }
 
@@ -261,7 +309,9 @@ fn sync_up(directory: &FilePath) -> Result<()> {
     Ok(())
 }
 
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
     tokio::task::spawn_blocking(work).await.map_err(object_store::Error::from)?
 }
 

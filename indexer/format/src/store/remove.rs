@@ -40,7 +40,7 @@ impl VersionStore {
         Ok(bytes)
     }
 
-    async fn delete(&self, path: &Path) -> Result<()> {
+    pub(super) async fn delete(&self, path: &Path) -> Result<()> {
         match self.objects.delete(path).await {
             Ok(()) | Err(StoreError::NotFound { .. }) => Ok(()),
             Err(error) => Err(error.into()),

@@ -4,7 +4,8 @@
 //! that would mend it. Rule: versions are looked at from the newest down; one that is at fault (damaged, of a newer
 //! format, analysed by other rules, without its statistics) is passed over and always named to whoever asked, so that it
 //! is said aloud; it is never removed. What a store that is away or a denied read says about a version is nothing: that
-//! is an error, and is tried again, so that nodes of one tree do not fall back one by one. Only the table of contents
+//! is an error, and is tried again, so that nodes of one tree do not fall back one by one; only a node that begins and holds
+//! versions in its cache goes on with those. Only the table of contents
 //! counts, because every node must come to the same version; a damaged shard is the leaf's own affair. A pinned version
 //! is served or it is an error.
 
@@ -56,7 +57,7 @@ impl VersionStore {
 
     async fn newest(&self, corpus: &str, servable: bool) -> Result<Found> {
         let (mut passed_over, mut first) = (Vec::new(), None);
-        for version in self.versions(corpus).await?.into_iter().rev() {
+        for version in self.known_versions(corpus).await?.into_iter().rev() {
             let error = match self.good(corpus, version, servable).await {
                 Ok(manifest) => return Ok(Found { manifest, passed_over }),
                 // Removed a moment ago.
@@ -68,6 +69,20 @@ impl VersionStore {
             first.get_or_insert(error);
         }
         Err(first.unwrap_or_else(|| Error::NoVersionYet(corpus.to_owned())))
+    }
+
+    /// Complete versions; those that are kept on this machine when the store is away and any are.
+    async fn known_versions(&self, corpus: &str) -> Result<Vec<Version>> {
+        let error = match self.versions(corpus).await {
+            Err(error) if error.is_away() => error,
+            found => return found,
+        };
+        let kept = self.kept_versions(corpus);
+        if kept.is_empty() {
+            return Err(error);
+        }
+        tracing::warn!(corpus, %error, "the store is away; going on with the versions that are kept here");
+        Ok(kept)
     }
 
     async fn good(&self, corpus: &str, version: Version, servable: bool) -> Result<Manifest> {

@@ -98,7 +98,7 @@ async fn a_store_must_exist_unless_it_is_created() {
     assert!(VersionStore::open(&path.display().to_string(), false).is_ok());
     fs::write(path.join("file"), "").unwrap();
     assert!(VersionStore::open(&path.join("file").display().to_string(), false).is_err());
-    assert!(VersionStore::open("s3://bucket/x", true).is_err());
+    assert!(VersionStore::open("gs://bucket/x", true).is_err());
 }
 
 #[tokio::test]

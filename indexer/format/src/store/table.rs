@@ -1,0 +1,165 @@
+//! Reading a version's table of contents: its manifest, who signed it, and what is kept of it on this machine.
+//!
+//! The failure this prevents: a node that can't come back while the store is away, though all it needs lies on its own disk. Rules:
+//! the store is asked first; only when it can't be reached is the kept table taken, aloud; a kept one is judged like any
+//! other, signature included. What a store that answers says counts: a version that is gone is gone.
+
+use std::{
+    fs, io,
+    path::{Path as FilePath, PathBuf},
+};
+
+use bytes::Bytes;
+use canopy_common::ids::Version;
+
+use super::{MANIFEST, SIGNATURE, VersionStore, check_corpus, object};
+use crate::{
+    error::{Error, Result},
+    manifest::Manifest,
+    signature::Signature,
+};
+
+/// A manifest as it was published.
+#[derive(Debug, Clone)]
+pub struct Table {
+    /// What it says.
+    pub manifest: Manifest,
+    /// Its bytes, which a signature is over.
+    pub bytes: Bytes,
+    /// What stands beside it.
+    pub signature: Option<Signature>,
+}
+
+/// The files of a table.
+struct Raw {
+    manifest: Bytes,
+    signature: Option<Bytes>,
+}
+
+impl VersionStore {
+    /// Keeps the tables of versions that are read in this directory of a cache, laid out like the store. Of use for a remote store
+    /// only: a local one is on this machine already.
+    pub fn cached_in(mut self, cache_dir: &str) -> Self {
+        self.cache = self.local.is_none().then(|| PathBuf::from(cache_dir).into());
+        self
+    }
+
+    /// The manifest of a version. Errors: there is none, it is damaged, or nobody who is trusted signed it.
+    pub async fn manifest(&self, corpus: &str, version: Version) -> Result<Manifest> {
+        Ok(self.table(corpus, version).await?.manifest)
+    }
+
+    /// The same with its bytes and signature.
+    pub async fn table(&self, corpus: &str, version: Version) -> Result<Table> {
+        check_corpus(corpus)?;
+        let path = object(corpus, version, MANIFEST);
+        let (raw, kept) = match self.raw(corpus, version).await {
+            Ok(Some(raw)) => (raw, false),
+            Ok(None) => {
+                self.corpus(corpus).await?;
+                return Err(Error::NoVersion { corpus: corpus.to_owned(), version });
+            }
+            Err(error) => match self.kept(corpus, version) {
+                Some(raw) if error.is_away() => {
+                    tracing::warn!(corpus, %version, %error, "the store is away; going on with what is kept of the version");
+                    (raw, true)
+                }
+                _ => return Err(error),
+            },
+        };
+        let table = self.judged(corpus, version, &raw, path.as_ref())?;
+        if !kept && let Err(error) = self.keep(corpus, version, &raw) {
+            tracing::warn!(corpus, %version, %error, "the manifest can't be kept; without the store this node won't come back");
+        }
+        Ok(table)
+    }
+
+    async fn raw(&self, corpus: &str, version: Version) -> Result<Option<Raw>> {
+        let Some(manifest) = self.read(&object(corpus, version, MANIFEST)).await? else { return Ok(None) };
+        let signature = self.read(&object(corpus, version, SIGNATURE)).await?;
+        Ok(Some(Raw { manifest, signature }))
+    }
+
+    /// Whether the files of a table are what they should be.
+    fn judged(&self, corpus: &str, version: Version, raw: &Raw, path: &str) -> Result<Table> {
+        let untrusted = |reason: String| Error::Untrusted { corpus: corpus.to_owned(), version, reason };
+        let signature = match raw.signature.as_deref().map(Signature::from_json) {
+            Some(Err(reason)) if !self.trusted.everybody() => return Err(untrusted(reason)),
+            Some(Ok(signature)) => Some(signature),
+            Some(Err(_)) | None => None,
+        };
+        if !self.trusted.everybody() {
+            self.trusted.check(&raw.manifest, signature.as_ref()).map_err(untrusted)?;
+        }
+        let manifest = Manifest::from_json(&raw.manifest, path)?;
+        if manifest.corpus != corpus || manifest.version != version {
+            let reason = format!("it is the manifest of {} {}", manifest.corpus, manifest.version);
+            return Err(Error::Damaged { file: path.to_owned(), reason });
+        }
+        Ok(Table { manifest, bytes: raw.manifest.clone(), signature })
+    }
+
+    /// Versions whose tables are kept, oldest first.
+    pub(super) fn kept_versions(&self, corpus: &str) -> Vec<Version> {
+        let Some(cache) = &self.cache else { return Vec::new() };
+        let directory = cache.join("corpora").join(corpus).join("versions");
+        let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+        let whole = entries.filter(|entry| entry.path().join(MANIFEST).is_file());
+        let mut kept: Vec<_> =
+            whole.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).map(Version).collect();
+        kept.sort_unstable();
+        kept
+    }
+
+    fn kept_in(&self, corpus: &str, version: Version) -> Option<PathBuf> {
+        Some(self.cache.as_ref()?.join(Self::version_path(corpus, version)))
+    }
+
+    fn kept(&self, corpus: &str, version: Version) -> Option<Raw> {
+        let directory = self.kept_in(corpus, version)?;
+        let manifest = fs::read(directory.join(MANIFEST)).ok()?.into();
+        let signature = fs::read(directory.join(SIGNATURE)).ok().map(Bytes::from);
+        Some(Raw { manifest, signature })
+    }
+
+    fn keep(&self, corpus: &str, version: Version, raw: &Raw) -> Result<()> {
+        let Some(directory) = self.kept_in(corpus, version) else { return Ok(()) };
+        if self
+            .kept(corpus, version)
+            .is_some_and(|kept| kept.manifest == raw.manifest && kept.signature == raw.signature)
+        {
+            return Ok(());
+        }
+        let failed = |source| Error::io(&directory, source);
+        fs::create_dir_all(&directory).map_err(failed)?;
+        let signature = directory.join(SIGNATURE);
+        match &raw.signature {
+            Some(bytes) => replace(&signature, bytes).map_err(failed)?,
+            None if signature.exists() => fs::remove_file(&signature).map_err(failed)?,
+            None => {}
+        }
+        replace(&directory.join(MANIFEST), &raw.manifest).map_err(failed)
+    }
+
+    /// Forgets what is kept of a version; its directory goes when nothing else is in it.
+    pub fn forget_table(cache_dir: &str, corpus: &str, version: Version) -> io::Result<()> {
+        let directory = FilePath::new(cache_dir).join(Self::version_path(corpus, version));
+        for name in [MANIFEST, SIGNATURE] {
+            match fs::remove_file(directory.join(name)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        let _other_files_are_there = fs::remove_dir(directory);
+        Ok(())
+    }
+}
+
+/// Writes a small file so that it is old or new, never half.
+fn replace(path: &FilePath, bytes: &[u8]) -> io::Result<()> {
+    let mut part = path.as_os_str().to_owned();
+    part.push(".part");
+    fs::write(&part, bytes)?;
+    fs::File::open(&part)?.sync_all()?;
+    fs::rename(&part, path)
+}

@@ -1,0 +1,375 @@
+//! A finished version from one store to another: built on one machine, served from S3 by many.
+//!
+//! `judge -> claim -> copy -> read back -> manifest`. Nobody sees the version before its manifest, which comes last, so that a copy
+//! that dies between any two steps leaves readers with exactly what they had; begun again it goes on where it ended, because
+//! its claim says what it is a copy of. Refused before the first byte: a version that is not whole in its table, one without
+//! documents or with fewer than half of the target's newest, another schema than the target's corpus, a number that is taken, a
+//! signature that the target's readers would not take.
+//!
+//! The number is kept, so that a version has one name everywhere; `renumber` takes the target's next one, which changes the manifest
+//! and so needs a key to sign it again. Units: bytes.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use canopy_common::ids::Version;
+use canopy_format::{
+    error::Error as FormatError,
+    manifest::{FileEntry, MAX_WARMUP, Manifest},
+    signature::{Signature, SigningKey},
+    store::{Corpus, Table, VersionStore},
+};
+use futures::{StreamExt, TryStreamExt, stream};
+use serde::Serialize;
+
+use crate::{
+    build::{Hold, MAX_WARMUP_BYTES},
+    error::{Error, Result},
+};
+
+/// Files copied at a time.
+const FILES: usize = 4;
+
+/// What to copy, from where, to where.
+pub struct PublishRequest {
+    /// Where it is.
+    pub from: VersionStore,
+    /// Where it goes.
+    pub to: VersionStore,
+    /// The corpus; made in the target when it is not there.
+    pub corpus: String,
+    /// Which version; `None`: the newest.
+    pub version: Option<Version>,
+    /// Takes the next number of the target instead of the version's own.
+    pub renumber: bool,
+    /// Publishes also an empty version, one of fewer than half of the documents, one of another schema.
+    pub force: bool,
+    /// Warm-up queries instead of the version's own.
+    pub warmup: Option<Vec<String>>,
+    /// Signs it; `None`: its own signature goes with it.
+    pub sign: Option<Arc<SigningKey>>,
+    /// Told the bytes that were copied or read back.
+    pub progress: Arc<dyn Fn(u64) + Send + Sync>,
+}
+
+impl PublishRequest {
+    /// A copy of the newest version with its number.
+    pub fn new(from: VersionStore, to: VersionStore, corpus: impl Into<String>) -> Self {
+        Self {
+            from,
+            to,
+            corpus: corpus.into(),
+            version: None,
+            renumber: false,
+            force: false,
+            warmup: None,
+            sign: None,
+            progress: Arc::new(|_| ()),
+        }
+    }
+}
+
+/// What was done.
+#[derive(Debug, Clone, Serialize)]
+pub struct PublishReport {
+    /// The corpus.
+    pub corpus: String,
+    /// Its number in the target.
+    pub version: Version,
+    /// Its number where it came from.
+    pub source: Version,
+    /// Documents.
+    pub documents: u64,
+    /// Files.
+    pub files: usize,
+    /// Bytes of all files.
+    pub bytes: u64,
+    /// Bytes that were sent; the others were there from a copy that was broken off.
+    pub sent_bytes: u64,
+    /// Id of the key that signed it.
+    pub signed_by: Option<String>,
+    /// It was in the target already, the same to the byte, and nothing was done.
+    pub already_there: bool,
+}
+
+/// What is to be published, judged.
+struct Plan {
+    source: Version,
+    manifest: Manifest,
+    json: Vec<u8>,
+    signature: Option<Signature>,
+    /// How the target's claim names it.
+    whom: String,
+}
+
+/// Copies a version. Dropping the future stops it; it goes on when it is begun again.
+pub async fn run(request: &PublishRequest) -> Result<PublishReport> {
+    let table = source(request).await?;
+    prepare_corpus(request, &table.manifest).await?;
+    let parent = judge_size(request, &table.manifest).await?;
+    // What was renumbered differs in its manifest; the claim is by what it came from.
+    let whom = format!("copy of {}", blake3::hash(&table.bytes).to_hex());
+    let kept = (!request.renumber).then_some(table.manifest.version);
+    if let Some(report) = already_there(request, &table, kept).await? {
+        return Ok(report);
+    }
+    may_be_signed(request, &table)?;
+    let (version, _hold) = claim(request, kept, &whom).await?;
+    let plan = plan(request, table, version, parent, whom)?;
+    let sent = copy(request, &plan).await?;
+    read_back(request, &plan).await?;
+    request.to.publish_signed(&plan.json, plan.signature.as_ref()).await?;
+    Ok(report(&plan, sent, false))
+}
+
+fn report(plan: &Plan, sent_bytes: u64, already_there: bool) -> PublishReport {
+    let Plan { manifest, .. } = plan;
+    PublishReport {
+        corpus: manifest.corpus.clone(),
+        version: manifest.version,
+        source: plan.source,
+        documents: manifest.documents(),
+        files: manifest.files().count(),
+        bytes: manifest.files().map(|file| file.bytes).sum(),
+        sent_bytes,
+        signed_by: plan.signature.as_ref().map(|signature| signature.key.clone()),
+        already_there,
+    }
+}
+
+async fn source(request: &PublishRequest) -> Result<Table> {
+    let version = match request.version {
+        Some(version) => version,
+        None => request.from.latest(&request.corpus).await?.version,
+    };
+    let table = request.from.table(&request.corpus, version).await?;
+    for file in table.manifest.files() {
+        if !request.from.holds(&request.corpus, version, file).await? {
+            let reason = format!("it is missing or has not {} bytes; nothing was published", file.bytes);
+            return Err(Error::Damaged { what: format!("{} of {version}", file.path), reason });
+        }
+    }
+    Ok(table)
+}
+
+/// The target's corpus, which must be the same one.
+async fn prepare_corpus(request: &PublishRequest, manifest: &Manifest) -> Result<()> {
+    let ours = request.from.corpus(&request.corpus).await?;
+    let theirs = match request.to.corpus(&request.corpus).await {
+        Ok(theirs) => theirs,
+        Err(FormatError::NoCorpus(_)) => {
+            let corpus = Corpus { schema: manifest.schema.clone(), ..ours };
+            return Ok(request.to.create_corpus(&corpus).await?);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    if (ours.partitions, ours.ordering) != (theirs.partitions, theirs.ordering) {
+        let reason = format!(
+            "the target's {} has {} log partitions and orders by {:?}, the version's {} and {:?}; these never change",
+            request.corpus, theirs.partitions, theirs.ordering, ours.partitions, ours.ordering
+        );
+        return Err(Error::Invalid { field: "corpus", reason });
+    }
+    if theirs.schema.id() != manifest.schema.id() && !request.force {
+        let reason = format!(
+            "{} has schema {}, the target's {} has {}; `canopy corpus set-schema` changes the target's, --force publishes it all \
+             the same",
+            manifest.version,
+            manifest.schema.id(),
+            request.corpus,
+            theirs.schema.id()
+        );
+        return Err(Error::Invalid { field: "schema", reason });
+    }
+    Ok(())
+}
+
+/// The target's newest version that can be read, compared with the one that comes.
+async fn judge_size(request: &PublishRequest, manifest: &Manifest) -> Result<Option<Version>> {
+    let before = match request.to.to_build_on(&request.corpus).await {
+        Ok(found) => Some(found.manifest),
+        Err(FormatError::NoVersionYet(_)) => None,
+        Err(error) if error.of_the_version() => None,
+        Err(error) => return Err(error.into()),
+    };
+    let (documents, version) = (manifest.documents(), manifest.version);
+    let refused = documents == 0 && !request.force;
+    if refused {
+        let reason = format!("{version} holds no document; --force publishes it all the same");
+        return Err(Error::Invalid { field: "version", reason });
+    }
+    let other = before.as_ref().filter(|before| before.version != version || request.renumber);
+    if let Some(other) =
+        other.filter(|other| documents.saturating_mul(2) < other.documents() && !request.force)
+    {
+        return Err(Error::Shrunken { documents, before: other.documents(), parent: other.version });
+    }
+    Ok(before.map(|before| before.version))
+}
+
+/// The same version under its number: then there is nothing to do.
+async fn already_there(
+    request: &PublishRequest,
+    table: &Table,
+    kept: Option<Version>,
+) -> Result<Option<PublishReport>> {
+    let Some(version) = kept else { return Ok(None) };
+    let found = match request.to.table(&request.corpus, version).await {
+        Ok(found) => found,
+        Err(FormatError::NoVersion { .. }) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    if found.bytes != table.bytes {
+        let reason = format!(
+            "the target has another {version} of {}; --renumber takes the next number",
+            request.corpus
+        );
+        return Err(Error::Invalid { field: "version", reason });
+    }
+    let (signature, json) = (found.signature, found.bytes.to_vec());
+    let plan = Plan { source: version, manifest: found.manifest, json, signature, whom: String::new() };
+    Ok(Some(report(&plan, 0, true)))
+}
+
+/// Whether it can go with a signature that the target's readers take.
+fn may_be_signed(request: &PublishRequest, table: &Table) -> Result<()> {
+    let changes = request.renumber || request.warmup.is_some();
+    let refused = |reason: String| Err(Error::Invalid { field: "sign-key", reason });
+    if let Some(key) = &request.sign {
+        // What counts is whether the key is one of the target's.
+        let signed = key.sign(&table.bytes);
+        return match request.to.trusted().check(&table.bytes, Some(&signed)) {
+            Err(reason) if !request.to.trusted().everybody() => refused(format!("with this key {reason}")),
+            _ => Ok(()),
+        };
+    }
+    if table.signature.is_some() && changes {
+        return refused(
+            "the manifest changes, so that its signature does not hold any more; give a key".to_owned(),
+        );
+    }
+    if request.to.trusted().everybody() {
+        return Ok(());
+    }
+    match request.to.trusted().check(&table.bytes, table.signature.as_ref()) {
+        Ok(_) if !changes => Ok(()),
+        Ok(_) => refused("the manifest changes and would be without a signature; give a key".to_owned()),
+        Err(reason) => refused(format!("{}: {reason}", table.manifest.version)),
+    }
+}
+
+/// Its number in the target, and the hold on it in a local store.
+async fn claim(
+    request: &PublishRequest,
+    kept: Option<Version>,
+    whom: &str,
+) -> Result<(Version, Option<Hold>)> {
+    let (to, corpus) = (&request.to, &request.corpus);
+    for _ in 0..CLAIM_TRIES {
+        let version = match kept {
+            Some(version) => {
+                to.claim_as(corpus, version, whom).await?;
+                version
+            }
+            None => to.claim_next_as(corpus, whom).await?,
+        };
+        if to.local().is_none() {
+            return Ok((version, None));
+        }
+        // A build that begins takes what nobody holds for a dead one's.
+        let (store, name) = (to.clone(), corpus.clone());
+        let held = tokio::task::spawn_blocking(move || Hold::take(&store, &name, version)).await;
+        if let Some(hold) = held.map_err(|_| Error::Panicked)?? {
+            return Ok((version, Some(hold)));
+        }
+    }
+    let reason =
+        format!("its claim was taken away {CLAIM_TRIES} times; are builds running there without end?");
+    Err(Error::Invalid { field: "version", reason })
+}
+
+/// Claims tried when builds take them away.
+const CLAIM_TRIES: u32 = 20;
+
+fn plan(
+    request: &PublishRequest,
+    table: Table,
+    version: Version,
+    parent: Option<Version>,
+    whom: String,
+) -> Result<Plan> {
+    let source = table.manifest.version;
+    let mut manifest = table.manifest;
+    if request.renumber {
+        manifest.version = version;
+        manifest.parent = parent;
+    }
+    if let Some(warmup) = &request.warmup {
+        if warmup.len() > MAX_WARMUP || warmup.iter().any(|query| query.len() > MAX_WARMUP_BYTES) {
+            let reason = format!("at most {MAX_WARMUP} queries of {MAX_WARMUP_BYTES} bytes");
+            return Err(Error::Invalid { field: "warmup", reason });
+        }
+        manifest.warmup.clone_from(warmup);
+    }
+    let changed = request.renumber || request.warmup.is_some();
+    let json = if changed { manifest.to_json() } else { table.bytes.to_vec() };
+    let signature = match &request.sign {
+        Some(key) => Some(key.sign(&json)),
+        None => table.signature.filter(|_| !changed),
+    };
+    Ok(Plan { source, manifest, json, signature, whom })
+}
+
+/// Sends what is not there; bytes that went.
+async fn copy(request: &PublishRequest, plan: &Plan) -> Result<u64> {
+    let sent = AtomicU64::new(0);
+    let each = plan.manifest.files().map(|file| {
+        let sent = &sent;
+        async move {
+            if request.to.holds(&request.corpus, plan.manifest.version, file).await? {
+                (request.progress)(file.bytes);
+                return Ok::<_, Error>(());
+            }
+            send(request, plan, file).await?;
+            sent.fetch_add(file.bytes, Ordering::Relaxed);
+            Ok(())
+        }
+    });
+    let each: Vec<_> = each.collect();
+    tracing::debug!(version = %plan.manifest.version, whom = plan.whom, "copying");
+    stream::iter(each).buffer_unordered(FILES).try_collect::<Vec<()>>().await?;
+    Ok(sent.into_inner())
+}
+
+async fn send(request: &PublishRequest, plan: &Plan, file: &FileEntry) -> Result<()> {
+    let (from, progress) = ((&request.from, plan.source), &*request.progress);
+    Ok(request
+        .to
+        .copy_file(from, &request.corpus, plan.manifest.version, file, &|bytes| progress(bytes))
+        .await?)
+}
+
+/// Compares what the target holds with the manifest; what differs is what another copy left, and is sent once more.
+async fn read_back(request: &PublishRequest, plan: &Plan) -> Result<()> {
+    let progress = &*request.progress;
+    let damaged = request.to.verify(&plan.manifest, &|bytes| progress(bytes)).await?;
+    if damaged.is_empty() {
+        return Ok(());
+    }
+    for one in &damaged {
+        send(request, plan, &one.file).await?;
+    }
+    let still = request.to.verify(&plan.manifest, &|_| ()).await?;
+    match still.first() {
+        None => Ok(()),
+        Some(one) => {
+            let reason = format!("read back from the target, {}; nothing was published", one.reason);
+            Err(Error::Damaged { what: one.file.path.clone(), reason })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
