@@ -5,6 +5,8 @@
 
 use std::collections::BTreeMap;
 
+use canopy_topology::gates::agreement::ndcg;
+
 /// Gains by query and document.
 pub type Judgements = BTreeMap<String, BTreeMap<String, u32>>;
 
@@ -36,10 +38,6 @@ pub fn judgements(text: &str) -> Judgements {
     all
 }
 
-fn discount(rank: usize) -> f64 {
-    1.0 / ((rank + 2) as f64).log2()
-}
-
 /// Measures a run.
 pub fn measure(judged: &Judgements, run: &BTreeMap<String, Vec<String>>) -> Measures {
     let mut sum = Measures::default();
@@ -51,13 +49,9 @@ pub fn measure(judged: &Judgements, run: &BTreeMap<String, Vec<String>>) -> Meas
         sum.queries += 1;
         let list = run.get(query).map_or(&[][..], Vec::as_slice);
         let gain = |document: &String| gains.get(document).copied().unwrap_or(0);
-        let dcg: f64 =
-            list.iter().take(10).enumerate().map(|(rank, d)| f64::from(gain(d)) * discount(rank)).sum();
-        let mut best: Vec<u32> = gains.values().copied().collect();
-        best.sort_unstable_by(|a, b| b.cmp(a));
-        let ideal: f64 =
-            best.iter().take(10).enumerate().map(|(rank, g)| f64::from(*g) * discount(rank)).sum();
-        sum.ndcg10 += dcg / ideal;
+        let found_gains: Vec<u32> = list.iter().take(10).map(gain).collect();
+        let ideal: Vec<u32> = gains.values().copied().collect();
+        sum.ndcg10 += ndcg(&found_gains, &ideal, 10).unwrap_or(0.0);
         let mut found = 0;
         let mut precision = 0.0;
         for (rank, document) in list.iter().enumerate() {

@@ -1,7 +1,10 @@
 //! Calls of the topology service from the command line: the service of a configuration file or of an address, who asks, and
 //! errors with what to do.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use anyhow::{Context, Result, anyhow};
 use canopy_common::{
@@ -41,6 +44,11 @@ pub struct Client {
 }
 
 impl Service {
+    /// The configuration file.
+    pub fn config(&self) -> Option<&Path> {
+        self.config.as_deref()
+    }
+
     /// Dials it. Errors: it is not named.
     pub fn client(&self) -> Result<Client> {
         let named = match (&self.address, &self.config) {

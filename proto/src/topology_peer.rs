@@ -10,7 +10,7 @@ use tonic::{
 };
 
 use crate::topology::{
-    CommandReply, CommandRequest, NodeReport, ReportReply, RoutingUpdate, ShowReply, ShowRequest,
+    CommandReply, CommandRequest, JudgedReply, JudgedRequest, NodeReport, ReportReply, RoutingUpdate, ShowReply, ShowRequest,
     WatchRequest, topology_client::TopologyClient,
 };
 
@@ -53,6 +53,12 @@ where
     pub fn command(&self, request: CommandRequest) -> Call<CommandReply> {
         let mut client = self.0.clone();
         async move { Ok(client.command(request).await?.into_inner()) }.boxed()
+    }
+
+    /// The judged queries of a rollout.
+    pub fn judged(&self, request: JudgedRequest) -> Call<JudgedReply> {
+        let mut client = self.0.clone();
+        async move { Ok(client.judged(request).await?.into_inner()) }.boxed()
     }
 
     /// What the service knows.

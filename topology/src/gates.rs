@@ -8,7 +8,9 @@
 //! All are values: what was seen in, a judgement with its numbers out.
 
 pub mod agreement;
+mod gate;
 pub mod judge;
+pub mod judged;
 pub mod latencies;
 mod normal;
 pub mod policy;
@@ -17,10 +19,11 @@ pub mod share;
 pub mod spending;
 pub mod wire;
 
-pub use judge::{Arm, Comparison, Finding, Judgement, judge};
+pub use gate::Gate;
+pub use judge::{Arm, Comparison, Finding, Judgement};
 pub(crate) use normal::upper_tail;
 pub use policy::{GatePolicy, Limits};
-pub use spending::{Spending, Spent};
+pub use spending::Spending;
 
 #[cfg(test)]
 mod tests;

@@ -19,7 +19,9 @@
 //! * A replica that can't load is passed over while three quarters of the rows, and two, can; then it halts. A version
 //!   that no leaf can load (checksum, signature, format, schema) has failed at once.
 //! * A later request supersedes one that answered no query yet, else it waits; of those that wait the last is kept.
-//! * A rollback while the old version is held flips the pins. To a version that was dropped it is a rollout.
+//! * A rollback while the old version is held flips the pins. To a version that was dropped it is a rollout, step by step or
+//!   at once. Without a version's name it undoes the last rollout, never a rollback.
+//! * What is tried is judged as long as queries go to it, after its pass too.
 //!
 //! Everything is a value; the service stores the state, then does the effects.
 
@@ -28,6 +30,7 @@ mod command;
 pub mod dry_run;
 pub mod event;
 pub mod load;
+mod pace;
 pub mod policy;
 pub mod route;
 pub mod seen;
@@ -38,7 +41,7 @@ pub use event::{Effect, Event, Verdict};
 pub use policy::{Policy, Step};
 pub use route::{Candidate, Route};
 pub use seen::{Hold, Replica, Report};
-pub use state::{Outcome, Phase, State, Stop};
+pub use state::{Baseline, Outcome, Phase, State, Stop};
 pub use step::step;
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 //! that said it holds the very version it is pinned to. A static topology knows no versions: its leaves serve the pinned
 //! or newest one, and its placement stands for all of these.
 
+mod both;
 mod current;
 pub mod delta;
 mod document;
@@ -82,6 +83,9 @@ pub struct Trial {
     pub shadow: u32,
     /// Of those pinned to the other version, the part that is compared; of [`ALL_QUERIES`].
     pub compared: u32,
+    /// Number of the gate that roots tell with their sums: of one trial's sums, none count in another.
+    #[serde(default)]
+    pub gate: u64,
 }
 
 /// What a query is in a trial.

@@ -65,17 +65,17 @@ pub fn rank_biased_overlap<T: Ord>(a: &[T], b: &[T]) -> f64 {
     ((1.0 - PERSISTENCE) / PERSISTENCE * sum + rest).clamp(0.0, 1.0)
 }
 
-/// nDCG of the first `k` hits: `grades` of the hits in their order (0: not judged), `ideal` of all judged documents.
-/// `None`: nothing that is judged is any good, so no order is better than another.
-pub fn ndcg(grades: &[u8], ideal: &[u8], k: usize) -> Option<f64> {
-    let gain = |grades: &[u8]| {
-        let of = |(at, grade): (usize, &u8)| (f64::from(*grade).exp2() - 1.0) / (at as f64 + 2.0).log2();
-        grades.iter().take(k).enumerate().map(of).sum::<f64>()
+/// nDCG of the first `k` hits, gains as judged, discounted by log2(place + 1): `gains` of the hits in their order (0: not
+/// judged), `ideal` of all judged documents. `None`: nothing that is judged is any good, so no order is better than another.
+pub fn ndcg(gains: &[u32], ideal: &[u32], k: usize) -> Option<f64> {
+    let sum = |gains: &[u32]| {
+        let of = |(at, gain): (usize, &u32)| f64::from(*gain) / (at as f64 + 2.0).log2();
+        gains.iter().take(k).enumerate().map(of).sum::<f64>()
     };
     let mut best = ideal.to_vec();
     best.sort_unstable_by(|a, b| b.cmp(a));
-    let best = gain(&best);
-    (best > 0.0).then(|| (gain(grades) / best).min(1.0))
+    let best = sum(&best);
+    (best > 0.0).then(|| (sum(gains) / best).min(1.0))
 }
 
 /// Sums of a measure over queries, from which its mean and error follow.
@@ -90,7 +90,7 @@ pub struct Mean {
 }
 
 impl Mean {
-    /// Adds one value of 0 to 1; what is no number counts as nothing.
+    /// Adds one value of -1 to 1; what is no number counts as nothing.
     pub fn record(&mut self, value: f64) {
         if value.is_finite() {
             self.queries += 1;
@@ -163,6 +163,7 @@ mod tests {
         assert!(ndcg(&[0, 3], &[3], 10).unwrap() < 1.0);
         assert_eq!(ndcg(&[0, 0], &[3], 10), Some(0.0));
         assert_eq!(ndcg(&[1], &[0, 0], 10), None);
+        assert!((ndcg(&[0, 1], &[1], 10).unwrap() - 1.0 / 3.0_f64.log2()).abs() < 1e-12);
     }
 
     #[test]

@@ -3,17 +3,21 @@
 //! The control arm is an equal sample of the same time, pinned to the live version on the same leaves: what happens to
 //! the whole tree happens to both. A metric finds a breach when its difference is above its limit and the chance of such a
 //! difference in a good version is below what the look may spend. The worst finding is the verdict; without one it is
-//! pass when the planned sample is there, else wait.
+//! pass when what the gate needs is there, else wait.
+//!
+//! The two floors are means over the queries that were asked of both versions, which are fewer than those of the arms: their
+//! looks are taken at their own counts. Judged queries are asked once and all of them: no look is spent on them.
 
 use serde::{Deserialize, Serialize};
 
 use super::{
     agreement::Mean,
+    judged::{self, Paired},
     latencies::Latencies,
     policy::GatePolicy,
     rank::{exceedance, rank_test},
     share::{Count, grown},
-    spending::{Spending, Spent},
+    spending::{Spending, Spent, weight},
 };
 use crate::rollout::Verdict;
 
@@ -43,8 +47,8 @@ pub struct Comparison {
     pub overlap: Mean,
     /// Their rank-biased overlap.
     pub rank_biased_overlap: Mean,
-    /// nDCG@10 of the live and of the new version over the judged queries.
-    pub ndcg: Option<[f64; 2]>,
+    /// The judged queries, once they were all asked.
+    pub judged: Option<Paired>,
 }
 
 /// One metric.
@@ -67,26 +71,46 @@ pub struct Finding {
 }
 
 /// The judgement.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Judgement {
     /// The worst finding.
     pub verdict: Verdict,
-    /// Queries of the smaller arm.
+    /// Queries of the smaller arm since the gate was opened.
     pub sample: u64,
-    /// Number of the look; the same as before: none was due.
+    /// Of these, what this look is about: those since the round began.
+    pub since: u64,
+    /// Number of the look.
     pub look: u32,
     /// Every metric.
     pub findings: Vec<Finding>,
+    /// What was not judged, and why.
+    pub skipped: Vec<String>,
 }
 
 impl Arm {
     /// Adds those of another root.
     pub fn add(&mut self, other: &Self) {
+        self.count(other);
+        self.latencies.add(&other.latencies);
+    }
+
+    /// Adds the counts alone.
+    pub(super) fn count(&mut self, other: &Self) {
         self.queries += other.queries;
         self.errors += other.errors;
         self.partial += other.partial;
         self.zero_results += other.zero_results;
-        self.latencies.add(&other.latencies);
+    }
+}
+
+impl Comparison {
+    /// Adds what another root saw. Judged queries are asked by one root: the first result stays.
+    pub fn add(&mut self, other: &Self) {
+        self.control.add(&other.control);
+        self.treatment.add(&other.treatment);
+        self.overlap.add(&other.overlap);
+        self.rank_biased_overlap.add(&other.rank_biased_overlap);
+        self.judged = self.judged.or(other.judged);
     }
 }
 
@@ -95,8 +119,15 @@ impl Judgement {
     pub fn reason(&self) -> String {
         let mut order: Vec<&Finding> = self.findings.iter().collect();
         order.sort_by_key(|finding| std::cmp::Reverse(finding.verdict));
-        let words: Vec<String> = order.into_iter().map(Finding::words).collect();
-        format!("look {} at {} queries an arm: {}", self.look, self.sample, words.join("; "))
+        let mut words: Vec<String> = order.into_iter().map(Finding::words).collect();
+        if !self.skipped.is_empty() {
+            words.push(format!("not judged: {}", self.skipped.join(", ")));
+        }
+        let of = match self.since {
+            since if since == self.sample => String::new(),
+            since => format!("the last {since} of "),
+        };
+        format!("look {} at {of}{} queries an arm: {}", self.look, self.sample, words.join("; "))
     }
 }
 
@@ -115,49 +146,66 @@ impl Finding {
     }
 }
 
-/// Judges, and says what was spent for it.
-pub fn judge(policy: &GatePolicy, spent: Spent, seen: &Comparison) -> (Spent, Judgement) {
-    let sample = seen.control.queries.min(seen.treatment.queries);
-    let due = spent.due(sample, policy.sample);
-    let look = Look { policy, last: spent.at, due, seen };
-    let mut findings = look.shares();
-    if policy.latency {
-        findings.extend(look.tail());
-        findings.extend(look.body());
-    }
-    findings.extend(look.floors());
-    findings.extend(look.ndcg());
-    let worst = findings.iter().map(|finding| finding.verdict).max().unwrap_or(Verdict::Pass);
-    let lacks_times =
-        policy.latency && (seen.control.latencies.is_empty() || seen.treatment.latencies.is_empty());
-    let there = sample >= policy.sample && !lacks_times;
-    let verdict = if worst == Verdict::Pass && !there { Verdict::Wait } else { worst };
-    let spent = due.map_or(spent, |sample| spent.looked(sample));
-    (spent, Judgement { verdict, sample, look: spent.looks, findings })
+/// What the looks of a gate have spent.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Looks {
+    /// 0: until the planned sample; then one round after the other, each from nothing.
+    pub round: u32,
+    /// Over the arms.
+    pub arms: Spent,
+    /// Over the queries that were asked of both versions.
+    pub floors: Spent,
 }
 
-struct Look<'a> {
-    policy: &'a GatePolicy,
-    last: u64,
-    due: Option<u64>,
-    seen: &'a Comparison,
+/// A look.
+pub(super) struct Look<'a> {
+    pub policy: &'a GatePolicy,
+    /// Before it.
+    pub looks: Looks,
+    /// The sample of the arms, when a look at them is due.
+    pub arms: Option<u64>,
+    /// And of the queries asked of both.
+    pub floors: Option<u64>,
+    /// Whether it may use all that is left.
+    pub last: bool,
+    pub seen: &'a Comparison,
 }
 
 impl Look<'_> {
+    /// Every metric that can be judged.
+    pub fn findings(&self) -> Vec<Finding> {
+        let mut findings = self.shares();
+        if self.policy.latency {
+            findings.extend(self.tail());
+            findings.extend(self.body());
+        }
+        findings.extend(self.floors());
+        findings.extend(self.ndcg());
+        findings
+    }
+
     /// What this look may spend by a rule.
-    fn alpha(&self, spending: &Spending) -> f64 {
-        self.due.map_or(0.0, |sample| spending.at(self.last, sample, self.policy.sample))
+    fn alpha(&self, spending: &Spending, spent: Spent, due: Option<u64>) -> f64 {
+        let (planned, last) = (self.policy.sample, spent.at);
+        let alpha = match due {
+            None => return 0.0,
+            Some(sample) if self.last => spending.rest(last, sample, planned),
+            Some(sample) => spending.at(last, sample, planned),
+        };
+        alpha * weight(self.looks.round)
+    }
+
+    fn of_arms(&self, spending: &Spending) -> f64 {
+        self.alpha(spending, self.looks.arms, self.arms)
     }
 
     fn finding(
-        &self,
         metric: &str,
         values: [f64; 2],
         limit: f64,
         p: Option<f64>,
-        spending: &Spending,
+        alpha: f64,
     ) -> Finding {
-        let alpha = self.alpha(spending);
         let [control, treatment] = values;
         let p = p.filter(|_| alpha > 0.0);
         Finding { metric: metric.to_owned(), verdict: Verdict::Pass, control, treatment, limit, p, alpha }
@@ -175,7 +223,7 @@ impl Look<'_> {
             let (before, after) = (count(old, before), count(new, after));
             let p = grown(before, after, tolerance);
             let shares = [before.share(), after.share()];
-            let mut found = self.finding(metric, shares, tolerance, Some(p), &self.policy.share);
+            let mut found = Self::finding(metric, shares, tolerance, Some(p), self.of_arms(&self.policy.share));
             let hard = if tolerance > 0.0 { tolerance } else { limits.share_hard };
             if found.significant() {
                 let grew = after.share() - before.share();
@@ -200,7 +248,7 @@ impl Look<'_> {
         );
         let shares = [test.control, test.treatment];
         let limit = test.control * limits.exceedance_ratio;
-        let mut found = self.finding(&metric, shares, limit, Some(test.p), &self.policy.tail);
+        let mut found = Self::finding(&metric, shares, limit, Some(test.p), self.of_arms(&self.policy.tail));
         if found.significant() && test.treatment >= limit {
             let hard = longer.p < found.alpha;
             found.verdict = if hard { Verdict::HardBreach } else { Verdict::SoftBreach };
@@ -214,7 +262,7 @@ impl Look<'_> {
         let test = rank_test(old, new)?;
         let medians = [old.quantile_us(0.5) / 1e3, new.quantile_us(0.5) / 1e3];
         let limit = medians[0] * limits.median_ratio;
-        let mut found = self.finding("median ms", medians, limit, Some(test.p), &self.policy.body);
+        let mut found = Self::finding("median ms", medians, limit, Some(test.p), self.of_arms(&self.policy.body));
         if found.significant() && medians[1] >= limit {
             let hard = medians[1] >= medians[0] * limits.median_ratio_hard;
             found.verdict = if hard { Verdict::HardBreach } else { Verdict::SoftBreach };
@@ -224,6 +272,7 @@ impl Look<'_> {
 
     fn floors(&self) -> Vec<Finding> {
         let limits = &self.policy.limits;
+        let alpha = self.alpha(&self.policy.floor, self.looks.floors, self.floors);
         let rows = [
             ("overlap@10", &self.seen.overlap, limits.overlap),
             ("rank-biased overlap", &self.seen.rank_biased_overlap, limits.rank_biased_overlap),
@@ -235,7 +284,7 @@ impl Look<'_> {
             };
             let p = below(floors[0]);
             let values = [floors[0], mean.mean()];
-            let mut found = self.finding(metric, values, floors[0], Some(p), &self.policy.floor);
+            let mut found = Self::finding(metric, values, floors[0], Some(p), alpha);
             if found.significant() {
                 let hard = below(floors[1]) < found.alpha;
                 found.verdict = if hard { Verdict::HardBreach } else { Verdict::SoftBreach };
@@ -245,18 +294,18 @@ impl Look<'_> {
         rows.into_iter().filter(|(_, mean, _)| mean.queries > 0).map(of).collect()
     }
 
-    /// The judged queries are all there are: their mean is no estimate, and no look is spent on it.
+    /// A loss counts when it is above the limit and no chance by the paired test.
     fn ndcg(&self) -> Option<Finding> {
-        let [old, new] = self.seen.ndcg?;
+        let paired = self.seen.judged.as_ref()?;
         let [soft, hard] = self.policy.limits.ndcg_loss;
-        let loss = old - new;
-        let verdict = match loss {
-            loss if loss > hard => Verdict::HardBreach,
-            loss if loss > soft => Verdict::SoftBreach,
-            _ => Verdict::Pass,
-        };
-        let (metric, p, alpha) = ("nDCG@10".to_owned(), None, 0.0);
-        Some(Finding { metric, verdict, control: old, treatment: new, limit: old - soft, p, alpha })
+        let (old, loss) = (paired.before.mean(), -paired.difference.mean());
+        let metric = format!("nDCG@10 over {} judged queries", paired.difference.queries);
+        let values = [old, paired.after.mean()];
+        let mut found = Self::finding(&metric, values, old - soft, Some(paired.p()), judged::ALPHA);
+        if found.significant() && loss > soft {
+            found.verdict = if loss > hard { Verdict::HardBreach } else { Verdict::SoftBreach };
+        }
+        Some(found)
     }
 }
 

@@ -3,7 +3,7 @@
 //! The budget of a whole rollout is 2 % of false alarms. Most of it is spent at 1 % of the queries, where a bad version is
 //! to be found while few see it. Of what a sample can tell, the chance to find a fault and that of a false alarm are two
 //! sides: a plan of 4,600 queries an arm finds 1 -> 2 % of hanging queries with 0.4 % of false alarms; a shorter plan
-//! (3,000) has to take 1.2 %. Later steps spend a tenth. Limits beside the tests say what is too small to matter: with
+//! (3,000) has to take 1.2 %. Later steps spend a tenth, and what goes on after the planned sample a quarter more. Limits beside the tests say what is too small to matter: with
 //! a million queries everything is significant.
 
 use serde::{Deserialize, Serialize};
@@ -12,14 +12,21 @@ use super::spending::Spending;
 
 /// Queries of an arm from which on the tail can be judged with few false alarms.
 const LONG_SAMPLE: u64 = 4_600;
+/// Fewest queries of which a share or a mean says anything.
+pub const FEWEST: u64 = 100;
 
 /// What one gate allows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GatePolicy {
-    /// Queries of each arm after which it passes.
+    /// Queries of each arm that a pass needs; 0: it passes unless there is a breach.
+    pub needs: u64,
+    /// Queries of each arm of a round of looks.
     pub sample: u64,
-    /// Whether latencies are judged; not in the shadow step, whose copies are extra work.
+    /// Whether the judged queries have to be there for a pass.
+    pub judged: bool,
+    /// Whether latencies are judged; not in the shadow step, whose copies are extra work, nor at 100 %, where nothing of the
+    /// same time is left to compare with.
     pub latency: bool,
     /// For the rank test.
     pub body: Spending,
@@ -77,9 +84,12 @@ impl Default for Limits {
 }
 
 impl GatePolicy {
-    /// Of a step that gives `percent` of the queries to the new version (0: shadow) and plans `sample` queries an arm.
+    /// Of a step that gives `percent` of the queries to the new version (0: shadow) and plans `sample` queries an arm; 0: none
+    /// are planned, and breaches are looked for as if the longest sample were.
     pub fn of(percent: u8, sample: u64) -> Self {
         let spending = |alpha, rho, from| Spending { alpha, rho, from };
+        let needs = sample;
+        let sample = if sample == 0 { LONG_SAMPLE } else { sample.max(FEWEST) };
         let (first, short) = (percent == 1, sample < LONG_SAMPLE);
         let tail = if !first {
             0.001
@@ -89,12 +99,14 @@ impl GatePolicy {
             0.004
         };
         Self {
-            sample: sample.max(1),
-            latency: percent > 0,
+            needs,
+            sample,
+            judged: false,
+            latency: percent > 0 && percent < 100,
             body: spending(if first { 0.001_5 } else { 0.000_5 }, 0.3, 1_000),
             tail: spending(tail, 3.0, 1_000),
-            share: spending(0.000_1, 0.5, 0),
-            floor: spending(0.000_1, 0.5, 0),
+            share: spending(0.000_1, 0.5, FEWEST),
+            floor: spending(0.000_1, 0.5, FEWEST),
             limits: Limits::default(),
         }
     }

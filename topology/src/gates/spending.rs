@@ -8,11 +8,24 @@
 //! end, where the sample is largest; 0.5 gives early looks a part, where something gross is stopped soon.
 //!
 //! Looks are taken when the sample has reached fixed sizes, not when somebody asks: asking spends nothing.
+//!
+//! **After the planned sample** the watch goes on in rounds, each from nothing, so that a version that breaks late is not
+//! hidden behind the good queries before. Round `r` may spend a quarter of `alpha`, divided by `r (r + 1)`: over any number
+//! of rounds that is a quarter. The last look of a step may use whatever its round has left.
 
 use serde::{Deserialize, Serialize};
 
 /// Queries of an arm at which is looked, before the planned sample.
 pub const LOOKS: [u64; 4] = [100, 200, 400, 1_000];
+
+/// Of `alpha`, what all rounds after the planned sample may spend on top.
+const LATER: f64 = 0.25;
+
+/// Part of `alpha` that a round may spend; 0: that of the planned sample.
+pub fn weight(round: u32) -> f64 {
+    let round = f64::from(round);
+    if round < 1.0 { 1.0 } else { LATER / (round * (round + 1.0)) }
+}
 
 /// A rule of spending.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -61,6 +74,11 @@ impl Spending {
     pub fn at(&self, last: u64, sample: u64, planned: u64) -> f64 {
         (self.due_by(sample, planned) - self.due_by(last, planned)).max(0.0)
     }
+
+    /// What the last look may use: all that is left, if the sample can be judged at all.
+    pub fn rest(&self, last: u64, sample: u64, planned: u64) -> f64 {
+        if sample < self.from.min(planned) { 0.0 } else { (self.alpha - self.due_by(last, planned)).max(0.0) }
+    }
 }
 
 #[cfg(test)]
@@ -94,5 +112,13 @@ mod tests {
         let tail = Spending { alpha: 0.01, rho: 3.0, from: 1_000 };
         assert_eq!(tail.at(0, 400, 3_000), 0.0);
         assert!(tail.at(1_000, 3_000, 3_000) > 0.0096);
+        assert_eq!((tail.rest(400, 900, 3_000), tail.rest(400, 1_100, 3_000)), (0.0, 0.01));
+        assert!((tail.at(0, 1_000, 3_000) + tail.rest(1_000, 1_100, 3_000) - 0.01).abs() < 1e-12);
+    }
+
+    #[test]
+    fn all_rounds_together_spend_a_quarter_more() {
+        let later: f64 = (1..100_000).map(weight).sum();
+        assert!(weight(0) == 1.0 && later < 0.25 && later > 0.249_9, "{later}");
     }
 }

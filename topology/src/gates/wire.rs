@@ -1,9 +1,9 @@
 //! What a root saw of a trial, to and from the wire.
 
-use canopy_common::ids::Version;
 use canopy_proto::topology as wire;
 
-use super::{Arm, Comparison, agreement::Mean, latencies::Latencies};
+use super::{Arm, Comparison, agreement::Mean, judged::Paired, latencies::Latencies};
+use crate::routing::Trial;
 
 /// What one root saw of one trial.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -12,36 +12,36 @@ pub struct Seen {
     pub corpus: String,
     /// The version on trial, and the other.
     pub versions: (u64, u64),
+    /// Number of the gate, as the snapshot's trial says it.
+    pub gate: u64,
     /// What was seen.
     pub comparison: Comparison,
 }
 
 impl Seen {
     /// Nothing yet.
-    pub fn of(corpus: &str, version: Version, control: Version) -> Self {
+    pub fn of(corpus: &str, trial: &Trial) -> Self {
         Self {
             corpus: corpus.to_owned(),
-            versions: (version.0, control.0),
+            versions: (trial.version.0, trial.control.0),
+            gate: trial.gate,
             comparison: Comparison::default(),
         }
     }
 
-    /// Whether it is of the same trial.
+    /// Whether it is of the same gate of the same trial.
     pub fn same(&self, other: &Self) -> bool {
-        self.corpus == other.corpus && self.versions == other.versions
+        self.corpus == other.corpus && self.versions == other.versions && self.gate == other.gate
     }
 
     /// Adds what was seen of the same trial.
     pub fn add(&mut self, other: &Comparison) {
-        self.comparison.control.add(&other.control);
-        self.comparison.treatment.add(&other.treatment);
-        self.comparison.overlap.add(&other.overlap);
-        self.comparison.rank_biased_overlap.add(&other.rank_biased_overlap);
+        self.comparison.add(other);
     }
 
     /// Its message.
     pub fn to_wire(&self) -> wire::Trial {
-        let Comparison { control, treatment, overlap, rank_biased_overlap, .. } = &self.comparison;
+        let Comparison { control, treatment, overlap, rank_biased_overlap, judged } = &self.comparison;
         wire::Trial {
             corpus: self.corpus.clone(),
             version: self.versions.0,
@@ -50,6 +50,8 @@ impl Seen {
             compared: Some(arm_to_wire(control)),
             overlap: Some(mean_to_wire(overlap)),
             rank_biased_overlap: Some(mean_to_wire(rank_biased_overlap)),
+            gate: self.gate,
+            judged: judged.as_ref().map(judged_to_wire),
         }
     }
 
@@ -60,9 +62,10 @@ impl Seen {
             treatment: arm_from_wire(trial.treatment.as_ref()),
             overlap: mean_from_wire(trial.overlap.as_ref()),
             rank_biased_overlap: mean_from_wire(trial.rank_biased_overlap.as_ref()),
-            ndcg: None,
+            judged: trial.judged.as_ref().map(judged_from_wire),
         };
-        Self { corpus: trial.corpus.clone(), versions: (trial.version, trial.control), comparison }
+        let (corpus, versions) = (trial.corpus.clone(), (trial.version, trial.control));
+        Self { corpus, versions, gate: trial.gate, comparison }
     }
 }
 
@@ -90,6 +93,18 @@ fn arm_from_wire(arm: Option<&wire::Arm>) -> Arm {
     }
 }
 
+fn judged_to_wire(judged: &Paired) -> wire::JudgedMeans {
+    let Paired { before, after, difference } = judged;
+    let [before, after, difference] = [before, after, difference].map(|mean| Some(mean_to_wire(mean)));
+    wire::JudgedMeans { before, after, difference }
+}
+
+fn judged_from_wire(judged: &wire::JudgedMeans) -> Paired {
+    let [before, after, difference] =
+        [&judged.before, &judged.after, &judged.difference].map(|mean| mean_from_wire(mean.as_ref()));
+    Paired { before, after, difference }
+}
+
 fn mean_to_wire(mean: &Mean) -> wire::Mean {
     wire::Mean { queries: mean.queries, sum: mean.sum, squares: mean.squares }
 }
@@ -105,18 +120,22 @@ fn mean_from_wire(mean: Option<&wire::Mean>) -> Mean {
 
 #[cfg(test)]
 mod tests {
+    use canopy_common::ids::Version;
+
     use super::*;
 
     #[test]
     fn what_was_seen_comes_over_and_adds_up() {
-        let mut seen = Seen::of("web", Version(8), Version(7));
+        let trial = Trial { version: Version(8), control: Version(7), shadow: 0, compared: 0, gate: 3 };
+        let mut seen = Seen::of("web", &trial);
         let arm = &mut seen.comparison.treatment;
         (arm.queries, arm.errors, arm.partial, arm.zero_results) = (100, 1, 2, 3);
         (1..=100).for_each(|ms| arm.latencies.record(ms * 1000));
         seen.comparison.overlap.record(0.5);
+        seen.comparison.judged.get_or_insert_default().record(0.5, 0.25);
         let mut read = Seen::from_wire(&seen.to_wire());
         assert_eq!(read, seen);
-        assert!(read.same(&seen));
+        assert!(read.same(&seen) && !read.same(&Seen { gate: 4, ..seen.clone() }));
         read.add(&seen.comparison);
         assert_eq!(
             (read.comparison.treatment.queries, read.comparison.treatment.latencies.len()),

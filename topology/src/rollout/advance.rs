@@ -10,9 +10,10 @@ use super::{
     event::Verdict,
     load::{self, Ready},
     seen::{Hold, Report},
-    state::{Ended, Failed, Outcome, Phase, REMEMBERED, Request, Rollout, Stop, key},
+    state::{Baseline, Ended, Failed, Outcome, Phase, REMEMBERED, Request, Rollout, Stop, key},
     step::Turn,
 };
+use crate::gates::policy::FEWEST;
 
 /// What happens next.
 enum Next {
@@ -127,9 +128,7 @@ impl Turn {
 
     fn after_bake(&self, rollout: &Rollout, step: usize, baked: bool, late: bool) -> Next {
         let to = rollout.request.to;
-        // A first version has nothing to be compared with; a step without a sample passes unless a breach was judged.
-        let judged = rollout.step(step).is_some_and(|step| step.sample > 0) && rollout.from.is_some();
-        let passed = rollout.passed || !judged;
+        let passed = rollout.passed || !rollout.needs_pass(step);
         let last = step + 1 >= rollout.request.policy.steps.len();
         if passed && baked && !last {
             return Next::Enter(Phase::Load { step: step + 1 }, "the step passed");
@@ -168,7 +167,14 @@ impl Turn {
         self.audit(id, label);
     }
 
-    pub(super) fn judged(&mut self, gate: u32, verdict: Verdict, sample: u64, reason: &str) {
+    pub(super) fn judged(
+        &mut self,
+        gate: u32,
+        verdict: Verdict,
+        sample: u64,
+        reason: &str,
+        baseline: Option<Baseline>,
+    ) {
         let Some(rollout) = &mut self.state.active else { return };
         if rollout.gate != gate || gate == 0 {
             return;
@@ -185,6 +191,7 @@ impl Turn {
             Verdict::SoftBreach => self.halt(reason.to_owned()),
             Verdict::Pass if !rollout.passed && needed.is_some_and(|needed| sample >= needed) => {
                 rollout.passed = true;
+                rollout.baseline = baseline.filter(|seen| seen.queries >= FEWEST).or(rollout.baseline);
                 let (id, label) = (rollout.request.id, rollout.label());
                 self.audit(id, format!("{label} passed over {sample} queries an arm: {reason}"));
             }
@@ -239,9 +246,9 @@ impl Turn {
         outcome: Outcome,
         reason: String,
     ) {
-        let Request { id, to, .. } = *request;
+        let Request { id, to, back, .. } = *request;
         self.audit(id, format!("{to}: {}: {reason}", outcome.as_str()));
-        self.state.ended.push(Ended { id, from, to, outcome, reason });
+        self.state.ended.push(Ended { id, from, to, outcome, reason, back });
         let surplus = self.state.ended.len().saturating_sub(REMEMBERED);
         self.state.ended.drain(..surplus);
     }

@@ -1,11 +1,13 @@
-//! What people ask for: start, pause, resume, abort, rollback. A command that can't be done is refused with what to do
+//! What people ask for: start, abort, withdraw, rollback ([`super::pace`] has the rest). A command that can't be done is refused with what to do
 //! instead; one that is done already changes nothing. A kill switch is a rollback of every corpus.
 
 use canopy_common::ids::Version;
 
 use super::{
+    event::Effect,
+    pace::NOTHING,
     policy::Policy,
-    state::{Outcome, Phase, Request, Rollout, Stop},
+    state::{Outcome, Phase, Request, Rollout},
     step::Turn,
 };
 
@@ -22,11 +24,18 @@ impl Turn {
         let active = self.state.active.as_ref();
         let back = active.is_some_and(|active| matches!(active.phase, Phase::Back { .. }));
         if let Some(active) = active.filter(|active| active.request.to == to && !back) {
+            if policy.is_at_once() {
+                return self.hurry(&by);
+            }
             let (id, label) = (active.request.id, active.label());
             return self.audit(id, format!("{to} is rolled out already ({label}); nothing was changed"));
         }
-        if let Some(waiting) = self.state.waiting.as_ref().filter(|waiting| waiting.to == to && !supersede) {
+        if let Some(waiting) = self.state.waiting.as_mut().filter(|waiting| waiting.to == to && !supersede) {
             let id = waiting.id;
+            if policy.is_at_once() && !waiting.policy.is_at_once() {
+                waiting.policy = policy;
+                return self.audit(id, format!("{by}: {to} goes without steps when its turn comes"));
+            }
             return self.audit(id, format!("{to} waits already; nothing was changed"));
         }
         if self.state.live == Some(to) {
@@ -35,7 +44,7 @@ impl Turn {
         }
         let retained = active.filter(|active| active.phase == Phase::Retain && active.from == Some(to));
         if retained.is_some() {
-            return self.refuse(format!("{to} is still held; use rollback, which takes a second"));
+            return self.refuse(format!("{to} is still held; `canopy rollback` goes back to it in a second"));
         }
         self.queue(to, by, policy, supersede);
     }
@@ -43,7 +52,7 @@ impl Turn {
     /// Puts a request behind the rollout under way, in its place, or at once.
     fn queue(&mut self, to: Version, by: String, policy: Policy, supersede: bool) {
         self.state.requests += 1;
-        let request = Request { id: self.state.requests, to, by, policy };
+        let request = Request { id: self.state.requests, to, by, policy, back: false };
         let (id, by) = (request.id, request.by.clone());
         if let Some(old) = self.state.waiting.replace(request) {
             self.remember(&old, None, Outcome::Superseded, format!("{to} was asked for by {by}"));
@@ -69,60 +78,33 @@ impl Turn {
                 self.audit(id, format!("{to} supersedes {before} ({label})"));
                 self.turn_back(Outcome::Superseded, &reason);
             }
-            _ => self.audit(id, format!("{to} waits behind {before} ({label})")),
+            _ => self.audit(
+                id,
+                format!("{to} waits behind {before} ({label}); start it with --supersede to turn back from that"),
+            ),
         }
-    }
-
-    pub(super) fn pause(&mut self, by: String) {
-        let Some(rollout) = &mut self.state.active else {
-            return self.refuse("no rollout is under way");
-        };
-        if let Phase::Back { .. } = rollout.phase {
-            return self.refuse("it is being rolled back, which can't be paused");
-        }
-        if matches!(rollout.stop, Some(Stop::Paused { .. })) {
-            return;
-        }
-        let id = rollout.request.id;
-        rollout.stop = Some(Stop::Paused { by: by.clone() });
-        self.audit(id, format!("{by} pauses it"));
-    }
-
-    pub(super) fn resume(&mut self, by: &str, accept: bool) {
-        let Some(rollout) = &mut self.state.active else {
-            return self.refuse("no rollout is under way");
-        };
-        let baking = matches!(rollout.phase, Phase::Bake { .. });
-        if rollout.stop.is_none() && !(accept && baking) {
-            let label = rollout.label();
-            return self.refuse(format!("it is not stopped: {label}"));
-        }
-        let (id, label) = (rollout.request.id, rollout.label());
-        rollout.stop = None;
-        rollout.halted_ms = 0;
-        rollout.failed.clear();
-        if baking {
-            rollout.gate += 1;
-            rollout.spent_ms = 0;
-            rollout.passed = accept;
-        } else if matches!(rollout.phase, Phase::Load { .. }) {
-            rollout.spent_ms = 0;
-        }
-        let how = if accept && baking { " and takes the step as passed" } else { "" };
-        self.audit(id, format!("{by} resumes it{how} ({label})"));
     }
 
     pub(super) fn abort(&mut self, by: &str) {
         let Some(rollout) = &self.state.active else {
-            return self.refuse("no rollout is under way");
+            return self.refuse(NOTHING);
         };
+        let (id, label) = (rollout.request.id, rollout.label());
         match rollout.phase {
-            Phase::Back { .. } => {}
+            Phase::Back { .. } => self.audit(id, format!("{label} already; nothing was changed")),
             Phase::Retain => {
                 let to = rollout.request.to;
-                self.refuse(format!("{to} is live already; use rollback"));
+                self.refuse(format!("{to} is live already; `canopy rollback` goes back"));
             }
             _ => self.turn_back(Outcome::Aborted, &format!("aborted by {by}")),
+        }
+    }
+
+    /// The one that waits ends before it began.
+    pub(super) fn withdraw(&mut self, by: &str) {
+        match self.state.waiting.take() {
+            Some(waiting) => self.remember(&waiting, None, Outcome::Aborted, format!("withdrawn by {by}")),
+            None => self.refuse("no rollout waits"),
         }
     }
 
@@ -131,14 +113,48 @@ impl Turn {
         if active.is_some_and(|rollout| to.is_none() || to == rollout.from) {
             return self.flip_back(&by, reason);
         }
-        let before = || self.state.ended.iter().rev().find(|ended| ended.outcome == Outcome::Serving);
-        match to.or_else(|| before().and_then(|ended| ended.from)) {
-            Some(to) if self.state.live == Some(to) => {
-                self.refuse(format!("{to} is live already"));
+        let to = match to.map_or_else(|| self.before(), Ok) {
+            Ok(to) if self.state.live == Some(to) => return self.refuse(format!("{to} is live already")),
+            Ok(to) => to,
+            Err(reason) => return self.refuse(reason),
+        };
+        // It was dropped: a rollout brings it back.
+        let how = if policy.is_at_once() {
+            "it takes all queries as soon as it is loaded"
+        } else {
+            "it is rolled out step by step; `canopy rollout resume --at-once` leaves the steps out"
+        };
+        let (said, why) = (self.notes.len(), format!("rolled back to by {by}: {reason}"));
+        self.start(to, by, policy, true);
+        let refused = self.notes[said..].iter().any(|note| matches!(note, Effect::Refused { .. }));
+        let id = self.state.requests;
+        if let Some(request) = self.state.waiting.as_mut().filter(|request| !refused && request.id == id) {
+            request.back = true;
+            self.audit(id, format!("{to} is not held any more, so {how} ({why})"));
+        }
+    }
+
+    /// What served before the last rollout. Errors: that was a rollback itself, so that twice the same command would be back
+    /// and forth.
+    fn before(&self) -> Result<Version, String> {
+        let ended = self.state.ended.iter().rev();
+        let mut told = ended.filter(|it| matches!(it.outcome, Outcome::Serving | Outcome::RolledBack));
+        let Some(last) = told.next() else {
+            return Err("no version before this one is known; name one with --to".to_owned());
+        };
+        match (last.outcome, last.back, last.from) {
+            (Outcome::Serving, false, Some(from)) => Ok(from),
+            (Outcome::Serving, false, None) => {
+                Err("it is the first version of the corpus; name another with --to".to_owned())
             }
-            // It was dropped: an ordinary rollout brings it back.
-            Some(to) => self.start(to, by, policy, true),
-            None => self.refuse("no version before this one is known; name one with --to"),
+            (Outcome::Serving, ..) => Err(format!(
+                "the last rollout was a rollback to {} already; name the version that you want with --to",
+                last.to
+            )),
+            _ => Err(format!(
+                "{} was rolled back already; name the version that you want with --to",
+                last.to
+            )),
         }
     }
 
@@ -147,7 +163,10 @@ impl Turn {
         let Some(rollout) = &self.state.active else { return };
         let why = format!("rolled back by {by}: {reason}");
         match (&rollout.phase, rollout.from) {
-            (Phase::Back { .. }, _) => {}
+            (Phase::Back { .. }, _) => {
+                let (id, label) = (rollout.request.id, rollout.label());
+                self.audit(id, format!("{label} already; nothing was changed"));
+            }
             (Phase::Retain, Some(from)) if !self.state.seen.answers(from) => {
                 self.refuse(format!(
                     "{from} is not resident for every shard; wait until it is loaded again, or roll out another version"

@@ -25,12 +25,16 @@ pub struct Load {
 }
 
 /// What a rollout would do.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct DryRun {
-    /// Whether it would begin at once, wait, supersede or be refused.
+    /// Whether it would begin at once, wait or supersede.
     pub answer: Vec<String>,
+    /// Why it would be refused.
+    pub refused: Option<String>,
     /// Its steps.
     pub steps: Vec<StepPlan>,
+    /// What no gate of it judges, and why.
+    pub skipped: Vec<String>,
     /// What to know before starting it.
     pub warnings: Vec<String>,
 }
@@ -68,14 +72,16 @@ pub struct Wave {
 pub fn dry_run(state: &State, to: Version, policy: &Policy, supersede: bool, load: &Load) -> DryRun {
     let start = |policy: Policy| Event::Start { to, by: "dry run".to_owned(), policy, supersede };
     let (_, effects) = step(state, start(policy.clone()));
-    let said = effects.into_iter().filter_map(|effect| match effect {
-        Effect::Audit { what, .. } => Some(what),
-        Effect::Refused { reason } => Some(format!("refused: {reason}")),
-        _ => None,
-    });
-    let mut run = DryRun { answer: said.collect(), steps: Vec::new(), warnings: Vec::new() };
+    let mut run = DryRun::default();
+    for effect in effects {
+        match effect {
+            Effect::Audit { what, .. } => run.answer.push(what),
+            Effect::Refused { reason } => run.refused = Some(reason),
+            _ => {}
+        }
+    }
     let policy = if state.live.is_none() { policy.first() } else { policy.clone() };
-    if !policy.problems().is_empty() || state.seen.placed.is_empty() || state.live == Some(to) {
+    if run.refused.is_some() || state.seen.placed.is_empty() || state.live == Some(to) {
         return run;
     }
 
@@ -98,8 +104,25 @@ pub fn dry_run(state: &State, to: Version, policy: &Policy, supersede: bool, loa
         before = step.percent;
         run.steps.push(plan);
     }
+    run.skipped = skipped(state, &policy);
     run.warnings.extend(warnings_of_the_tree(state, &policy));
     run
+}
+
+fn skipped(state: &State, policy: &Policy) -> Vec<String> {
+    let Some(first) = policy.steps.first().filter(|_| state.live.is_some()) else { return Vec::new() };
+    let mut skipped = Vec::new();
+    if first.percent == 100 {
+        skipped.push("anything: all queries go to it at once".to_owned());
+        return skipped;
+    }
+    if policy.judged.is_empty() {
+        skipped.push("nDCG@10: the plan names no judged queries (judged = \"FILE\")".to_owned());
+    }
+    if first.percent > 0 {
+        skipped.push("overlap of the answers of both: the plan has no step of 0 %".to_owned());
+    }
+    skipped
 }
 
 /// The loads before each step.

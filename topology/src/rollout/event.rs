@@ -13,6 +13,7 @@ use super::{
     policy::{Policy, Step},
     route::Route,
     seen::{Replica, Report},
+    state::Baseline,
 };
 
 /// What happened.
@@ -42,9 +43,16 @@ pub enum Event {
         by: String,
         /// Take the step as passed, whatever its judgement.
         accept: bool,
+        /// No more steps: all queries as soon as enough replicas hold it. Also of one that is not stopped.
+        at_once: bool,
     },
     /// Turn back and give up, before the new version is live.
     Abort {
+        /// Who.
+        by: String,
+    },
+    /// The one that waits is not wanted any more.
+    Withdraw {
         /// Who.
         by: String,
     },
@@ -82,6 +90,8 @@ pub enum Event {
         sample: u64,
         /// With the numbers.
         reason: String,
+        /// What the control arm had, for the step at 100 %.
+        baseline: Option<Baseline>,
     },
     /// Time went by; more than ten seconds count as ten, so that a machine that slept ends no bake time.
     Tick {
@@ -93,12 +103,13 @@ pub enum Event {
 }
 
 /// What a judgement says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// As good as before.
     Pass,
     /// Too little was seen.
+    #[default]
     Wait,
     /// Worse: halt and let somebody look.
     SoftBreach,
@@ -128,14 +139,20 @@ pub enum Effect {
     Route(Route),
     /// Begin to compare, from nothing, and answer with [`Event::Judged`] of this number.
     Judge {
-        /// Its number.
+        /// Its number in this rollout.
         gate: u32,
+        /// And the number that roots tell with what they saw: of all rollouts, see [`super::state::Rollout::trial`].
+        trial: u64,
         /// The version in doubt.
         version: Version,
         /// The one it is compared with.
         control: Version,
         /// The step.
         step: Step,
+        /// Whether the judged queries are asked in it: in the first, if there are any. `None`: it is not the first.
+        judged: Option<bool>,
+        /// At 100 %, where no control arm is left: what it had before.
+        baseline: Option<Baseline>,
     },
     /// For the audit log.
     Audit {

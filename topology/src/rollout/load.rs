@@ -12,7 +12,7 @@ use canopy_common::ids::{NodeId, ShardId};
 use super::{
     policy::Policy,
     seen::{Replica, Seen},
-    state::Rollout,
+    state::{Rollout, grouped},
 };
 
 /// Whether enough replicas hold the version for a share of the queries.
@@ -39,15 +39,11 @@ pub fn ready(seen: &Seen, rollout: &Rollout, percent: u8) -> Ready {
         let away = nodes.iter().filter(|node| seen.away.contains(node)).count();
         let resident = seen.resident(rollout.request.to, shard);
         if nodes.len() - failed < least && !nodes.is_empty() {
-            let reasons: Vec<&str> = rollout
-                .failed
-                .values()
-                .filter(|failed| failed.replica.shard == *shard)
-                .map(|failed| failed.reason.as_str())
-                .collect();
+            let of_shard = rollout.failed.values().filter(|failed| failed.replica.shard == *shard);
+            let reasons = grouped(of_shard.map(|failed| failed.reason.as_str()));
             let held = format!("{failed} of {} replicas of {shard} can't load it", nodes.len());
             return Ready::Never {
-                reason: format!("{held}: {}; mend them and resume, or abort", reasons.join(", ")),
+                reason: format!("{held}: {reasons}; mend them and resume, or abort"),
             };
         }
         let can = nodes.len().saturating_sub(failed + away);

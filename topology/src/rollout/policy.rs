@@ -5,8 +5,12 @@
 //! replicas that has to hold the version before it gets that share of the queries, and never fewer than two above 1 %,
 //! so that the loss of one leaf is not the loss of the version. Units: per cent of queries; time with unit.
 
+use std::time::Duration;
+
 use canopy_common::config::Time;
 use serde::{Deserialize, Serialize};
+
+use crate::gates::{judged::Judged, policy::FEWEST};
 
 /// Share of queries, in per cent, up to which one replica of every shard is enough.
 pub const LONE_ROW: u8 = 1;
@@ -21,8 +25,13 @@ pub struct Step {
     pub percent: u8,
     /// For how long at least.
     pub bake: Time,
-    /// Least queries of each arm that a pass needs; 0: it passes after its bake time unless a breach is judged.
+    /// Least queries of each arm that a pass needs, 100 or more; 0: it passes after its bake time unless a breach is judged.
     pub sample: u64,
+}
+
+impl Step {
+    /// All queries at once, with nothing to wait for.
+    pub const ALL: Self = Self { percent: 100, bake: Time(Duration::ZERO), sample: 0 };
 }
 
 /// How a rollout goes.
@@ -45,6 +54,9 @@ pub struct Policy {
     pub retain: Time,
     /// How long a version that was turned away from stays resident for the queries that are pinned to it.
     pub grace: Time,
+    /// Judged queries, asked of both versions in the first step. In a plan's file the name of theirs.
+    #[serde(skip_serializing_if = "Judged::is_empty")]
+    pub judged: Judged,
 }
 
 impl Default for Policy {
@@ -65,6 +77,7 @@ impl Default for Policy {
             halt_limit: Time::ms(3_600_000),
             retain: Time::ms(600_000),
             grace: Time::ms(60_000),
+            judged: Judged::default(),
         }
     }
 }
@@ -72,8 +85,12 @@ impl Default for Policy {
 impl Policy {
     /// For the first version of a corpus: there is nothing to compare it with and nothing to go back to.
     pub fn first(&self) -> Self {
-        let steps = vec![Step { percent: 100, bake: Time::ms(0), sample: 0 }];
-        Self { steps, ..self.clone() }
+        Self { steps: vec![Step::ALL], judged: Judged::default(), ..self.clone() }
+    }
+
+    /// Whether all queries go to the version as soon as it is loaded.
+    pub fn is_at_once(&self) -> bool {
+        self.steps == [Step::ALL]
     }
 
     /// What is wrong with it: `(key, reason)`.
@@ -91,6 +108,15 @@ impl Policy {
                     format!("{after} follows {before}; shares have to grow"),
                 );
             }
+        }
+        for (at, step) in self.steps.iter().enumerate().filter(|(_, step)| (1..FEWEST).contains(&step.sample)) {
+            let reason = format!("{} queries tell nothing; write {FEWEST} or more, or 0", step.sample);
+            wrong(&format!("steps[{at}].sample"), reason);
+        }
+        if let Err(reason) = self.judged.queries() {
+            wrong("judged", reason);
+        } else if !self.judged.is_empty() && self.steps.first().is_some_and(|step| step.percent == 100) {
+            wrong("judged", "they are asked before all queries go to it; put a step of 0 or 1 % first".to_owned());
         }
         if let Some(last) = self.steps.last().filter(|last| last.percent == 100 && last.sample > 0) {
             let at = self.steps.len() - 1;
@@ -148,8 +174,10 @@ mod tests {
         let mut bad = Policy { max_unavailable: 0, shadow_percent: 101, ..Policy::default() };
         bad.steps.pop();
         bad.steps[1].percent = 0;
+        bad.steps[2].sample = 99;
+        bad.judged = "{}".into();
         let keys: Vec<String> = bad.problems().into_iter().map(|(key, _)| key).collect();
-        assert_eq!(keys, ["steps[1].percent", "steps", "max_unavailable", "shadow_percent"]);
+        assert_eq!(keys, ["steps[1].percent", "steps[2].sample", "judged", "steps", "max_unavailable", "shadow_percent"]);
         bad.steps.clear();
         assert_eq!(bad.problems()[0].0, "steps");
     }

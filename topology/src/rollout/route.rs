@@ -35,6 +35,8 @@ pub struct Candidate {
     pub shadow_percent: u8,
     /// Of all queries, pinned to the live version on the same leaves, per cent: the control arm.
     pub control_percent: u8,
+    /// Number of the gate.
+    pub gate: u64,
 }
 
 impl Route {
@@ -69,7 +71,7 @@ impl State {
         let percent = if safe { step.percent } else { step.percent.min(LONE_ROW) };
         let shadow_percent = if step.percent == 0 { rollout.request.policy.shadow_percent } else { 0 };
         let control_percent = percent.min(100_u8.saturating_sub(percent));
-        Some(Candidate { version, percent, shadow_percent, control_percent })
+        Some(Candidate { version, percent, shadow_percent, control_percent, gate: rollout.trial() })
     }
 
     /// Versions that a replica should hold: the live one; while it is retained the one before; the new one where it was

@@ -44,6 +44,22 @@ pub struct Request {
     pub by: String,
     /// How it goes.
     pub policy: Policy,
+    /// Whether it was a rollback to a version that was not held any more.
+    #[serde(default)]
+    pub back: bool,
+}
+
+/// What the control arm had, in counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Baseline {
+    /// Queries.
+    pub queries: u64,
+    /// That ended in an error.
+    pub errors: u64,
+    /// That were answered in part.
+    pub partial: u64,
+    /// That had no hit.
+    pub zero_results: u64,
 }
 
 /// A rollout under way.
@@ -65,6 +81,9 @@ pub struct Rollout {
     pub gate: u32,
     /// Whether that judgement was a pass.
     pub passed: bool,
+    /// Of the last step that had a control arm.
+    #[serde(default)]
+    pub baseline: Option<Baseline>,
     /// Replicas that were told to load the new version.
     pub started: BTreeSet<Replica>,
     /// Replicas that could not, with reasons; they are left out until somebody says resume.
@@ -150,6 +169,9 @@ pub struct Ended {
     pub outcome: Outcome,
     /// Why.
     pub reason: String,
+    /// Whether it was a rollback.
+    #[serde(default)]
+    pub back: bool,
 }
 
 impl State {
@@ -186,6 +208,7 @@ impl Rollout {
             halted_ms: 0,
             gate: 0,
             passed: false,
+            baseline: None,
             started: BTreeSet::new(),
             failed: BTreeMap::new(),
         }
@@ -196,13 +219,39 @@ impl Rollout {
         self.request.policy.steps.get(step)
     }
 
-    /// The step whose share of queries goes now.
-    pub fn traffic(&self) -> Option<&Step> {
+    /// The number of the step whose share of queries goes now.
+    pub fn under_trial(&self) -> Option<usize> {
         match self.phase {
-            Phase::Load { step } => self.step(step.checked_sub(1)?),
-            Phase::Bake { step } => self.step(step),
+            Phase::Load { step } => step.checked_sub(1),
+            Phase::Bake { step } => Some(step),
             Phase::Retain | Phase::Back { .. } => None,
         }
+    }
+
+    /// The step whose share of queries goes now.
+    pub fn traffic(&self) -> Option<&Step> {
+        self.step(self.under_trial()?)
+    }
+
+    /// The number by which roots tell what they saw at this gate: of no other gate, also of another rollout of the same
+    /// versions.
+    pub fn trial(&self) -> u64 {
+        self.request.id << 32 | u64::from(self.gate)
+    }
+
+    /// Whether a step waits for a pass: one with a sample, and the first when there are judged queries. A first version has
+    /// nothing to be compared with.
+    pub fn needs_pass(&self, step: usize) -> bool {
+        let judged = step == 0 && !self.request.policy.judged.is_empty();
+        self.from.is_some() && (judged || self.step(step).is_some_and(|step| step.sample > 0))
+    }
+
+    /// Whether the step under way is over once `elapsed_ms` more have gone by: its last look is due.
+    pub fn step_ends(&self, elapsed_ms: u64) -> bool {
+        let Phase::Bake { step } = self.phase else { return false };
+        let bake_ms = self.step(step).map_or(0, |step| step.bake.0.as_millis());
+        let spent_ms = u128::from(self.spent_ms) + u128::from(elapsed_ms);
+        self.stop.is_none() && spent_ms >= bake_ms && (self.passed || !self.needs_pass(step))
     }
 
     /// Whether queries may have been answered from the new version.
@@ -247,9 +296,37 @@ impl Rollout {
         match &self.stop {
             None => at,
             Some(Stop::Paused { by }) => format!("paused by {by} in {at}"),
-            Some(Stop::Halted { reason }) => format!("halted in {at}: {reason}"),
+            Some(Stop::Halted { reason }) => format!("halted in {at}: {}", cut(reason, SHORT)),
         }
     }
+}
+
+/// Longest reason in a label, characters; the whole is in the audit log.
+const SHORT: usize = 240;
+
+/// A text of at most `most` characters.
+pub(super) fn cut(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// Reasons that many have, each once with how many have it.
+pub(super) fn grouped<'a>(reasons: impl IntoIterator<Item = &'a str>) -> String {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    reasons.into_iter().for_each(|reason| *counts.entry(reason).or_default() += 1);
+    let mut order: Vec<(&str, usize)> = counts.into_iter().collect();
+    order.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let some = order.iter().take(3).map(|(reason, count)| match count {
+        1 => cut(reason, SHORT),
+        count => format!("{} ({count} times)", cut(reason, SHORT)),
+    });
+    let mut words: Vec<String> = some.collect();
+    if order.len() > words.len() {
+        words.push(format!("and {} other reasons", order.len() - words.len()));
+    }
+    words.join("; ")
 }
 
 /// A replica as text, the key of maps that are stored as JSON.

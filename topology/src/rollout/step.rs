@@ -53,8 +53,10 @@ impl Turn {
         match event {
             Event::Start { to, by, policy, supersede } => self.start(to, by, policy, supersede),
             Event::Pause { by } => self.pause(by),
-            Event::Resume { by, accept } => self.resume(&by, accept),
+            Event::Resume { by, at_once: true, .. } => self.hurry(&by),
+            Event::Resume { by, accept, .. } => self.resume(&by, accept),
             Event::Abort { by } => self.abort(&by),
+            Event::Withdraw { by } => self.withdraw(&by),
             Event::Rollback { to, by, reason, policy } => self.rollback(to, by, &reason, policy),
             Event::Placed(placed) => self.place(placed),
             Event::Held(reports) => reports.iter().for_each(|report| self.report(report)),
@@ -75,7 +77,9 @@ impl Turn {
                 };
                 self.state.seen.roots = roots.into_iter().filter(ours).collect();
             }
-            Event::Judged { gate, verdict, sample, reason } => self.judged(gate, verdict, sample, &reason),
+            Event::Judged { gate, verdict, sample, reason, baseline } => {
+                self.judged(gate, verdict, sample, &reason, baseline);
+            }
             Event::Tick { elapsed_ms } => self.tick(elapsed_ms.min(LONGEST_TICK_MS)),
             Event::Restarted => {}
         }
@@ -142,14 +146,25 @@ fn judge(before: &State, after: &State) -> Option<Effect> {
     (old != Some(gate)).then_some(effect)
 }
 
+/// What is judged as long as queries go to the new version: also after the pass, while the next replicas load, and while it is
+/// stopped.
 fn asked(state: &State) -> Option<((u64, u32), Effect)> {
     let rollout = state.active.as_ref()?;
-    let Phase::Bake { step } = rollout.phase else { return None };
-    let (step, control) = (rollout.step(step)?.clone(), rollout.from?);
-    if rollout.stop.is_some() || rollout.passed {
-        return None;
-    }
-    let effect = Effect::Judge { gate: rollout.gate, version: rollout.request.to, control, step };
+    let (at, control) = (rollout.under_trial()?, rollout.from?);
+    let step = rollout.step(at)?.clone();
+    let baseline = match step.percent {
+        100 => Some(rollout.baseline?),
+        _ => None,
+    };
+    let effect = Effect::Judge {
+        gate: rollout.gate,
+        trial: rollout.trial(),
+        version: rollout.request.to,
+        control,
+        step,
+        judged: (at == 0).then(|| !rollout.request.policy.judged.is_empty()),
+        baseline,
+    };
     Some(((rollout.request.id, rollout.gate), effect))
 }
 

@@ -25,7 +25,7 @@ pub(super) fn quick() -> Policy {
     let tick = Time::ms(TICK_MS);
     let step = |percent, sample| Step { percent, bake: tick, sample };
     Policy {
-        steps: vec![step(0, 10), step(1, 10), step(50, 10), step(100, 0)],
+        steps: vec![step(0, 100), step(1, 100), step(50, 100), step(100, 0)],
         stage_limit: tick,
         gate_limit: tick,
         halt_limit: tick,
@@ -65,7 +65,7 @@ pub(super) fn start(to: u64) -> Event {
 
 pub(super) fn judged(state: &State, verdict: Verdict) -> Event {
     let gate = state.active.as_ref().map_or(0, |rollout| rollout.gate);
-    Event::Judged { gate, verdict, sample: 10, reason: "numbers".to_owned() }
+    Event::Judged { gate, verdict, sample: 100, reason: "numbers".to_owned(), baseline: None }
 }
 
 pub(super) fn tick() -> Event {

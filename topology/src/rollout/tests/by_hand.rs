@@ -89,7 +89,7 @@ fn breaches_halt_or_turn_back() {
     world.tell(soft.clone());
     assert_eq!(world.label(), "halted in canary 50 %: numbers");
     assert_eq!(world.pins()[0], (2, 5_000), "it stays where it is");
-    world.tell(Event::Resume { by: "ann".to_owned(), accept: false });
+    world.tell(Event::Resume { by: "ann".to_owned(), accept: false, at_once: false });
     assert!(world.effects.iter().any(|it| matches!(it, Effect::Judge { .. })), "it is judged anew");
     world.tell(soft);
     assert_eq!(world.label(), "canary 50 %", "an old verdict says nothing");
@@ -116,12 +116,13 @@ fn a_pass_needs_its_sample_and_its_time() {
     let mut world = World::new(1, 2);
     world.until(2, 1);
     let gate = world.state.active.as_ref().unwrap().gate;
-    let pass = |sample| Event::Judged { gate, verdict: Verdict::Pass, sample, reason: String::new() };
-    world.tell(pass(9)).tell(tick());
+    let (verdict, baseline) = (Verdict::Pass, None);
+    let pass = |sample| Event::Judged { gate, verdict, sample, reason: String::new(), baseline };
+    world.tell(pass(99)).tell(tick());
     assert_eq!(world.label(), "canary 1 %");
-    world.tell(pass(10));
+    world.tell(pass(100));
     assert_eq!(world.label(), "canary 1 %, loading for canary 50 %");
-    world.load_all(2).tell(pass(10)).tell(tick());
+    world.load_all(2).tell(pass(100)).tell(tick());
     assert_eq!(world.label(), "canary 50 %", "the pass was of another step");
 }
 
@@ -168,7 +169,7 @@ fn a_replica_that_fails_is_passed_over_until_there_are_too_few() {
         world.label()
     );
     assert!(world.label().contains("4 GiB needed"), "{}", world.label());
-    world.tell(Event::Resume { by: "ann".to_owned(), accept: false });
+    world.tell(Event::Resume { by: "ann".to_owned(), accept: false, at_once: false });
     assert_eq!(world.loads(2), vec![second[0].clone()], "it is tried again, of {other:?}");
 
     let mut world = World::new(2, 2);

@@ -87,7 +87,7 @@ fn a_rollback_needs_the_old_version_everywhere() {
 #[test]
 fn what_can_not_be_done_is_refused_and_changes_nothing() {
     let mut world = World::new(1, 2);
-    let resume = |accept| Event::Resume { by: "ann".to_owned(), accept };
+    let resume = |accept| Event::Resume { by: "ann".to_owned(), accept, at_once: false };
     let pause = || Event::Pause { by: "ann".to_owned() };
     let abort = || Event::Abort { by: "ann".to_owned() };
     let refuse = |world: &mut World, event: Event| {
@@ -117,7 +117,7 @@ fn what_can_not_be_done_is_refused_and_changes_nothing() {
 fn accepting_passes_a_step_and_aborting_ends_it() {
     let mut world = World::new(1, 2);
     world.until(2, 1);
-    world.tell(Event::Resume { by: "ann".to_owned(), accept: true }).tell(tick());
+    world.tell(Event::Resume { by: "ann".to_owned(), accept: true, at_once: false }).tell(tick());
     assert_eq!(world.label(), "canary 1 %, loading for canary 50 %");
     world.tell(Event::Abort { by: "ann".to_owned() }).tell(tick());
     assert_eq!(world.outcome(), Some((2, Outcome::Aborted)));
@@ -149,7 +149,7 @@ fn a_dry_run_says_what_would_happen() {
     assert!(run.warnings.iter().any(|it| it.contains("single replica")), "{:?}", run.warnings);
     assert!(run.warnings.iter().any(|it| it.contains("halts after")), "{:?}", run.warnings);
     let run = dry_run(&small.state, Version(1), &Policy::default(), false, &load);
-    assert_eq!(run.answer, ["refused: v1 is live already"]);
+    assert_eq!((run.refused.as_deref(), run.steps.len()), (Some("v1 is live already"), 0));
 }
 
 #[test]

@@ -63,9 +63,11 @@ fn events(state: &State, others: bool) -> Vec<Event> {
     let supersede = Event::Start { to: Version(fresh), by: by(), policy: quick(), supersede: true };
     let mut all = vec![
         Event::Pause { by: by() },
-        Event::Resume { by: by(), accept: false },
-        Event::Resume { by: by(), accept: true },
+        Event::Resume { by: by(), accept: false, at_once: false },
+        Event::Resume { by: by(), accept: true, at_once: false },
+        Event::Resume { by: by(), accept: false, at_once: true },
         Event::Abort { by: by() },
+        Event::Withdraw { by: by() },
         rollback(None),
         tick(),
         Event::Restarted,
@@ -171,7 +173,7 @@ fn ends_well(state: &State) {
         }
         let away: Vec<NodeId> = world.state.seen.away.iter().cloned().collect();
         world.all(away.into_iter().map(|node| Event::Node { node, away: false }));
-        world.tell(roots(&[1, 2, 3, 4, 5])).tell(Event::Resume { by: "ann".to_owned(), accept: false });
+        world.tell(roots(&[1, 2, 3, 4, 5])).tell(Event::Resume { by: "ann".to_owned(), accept: false, at_once: false });
         (1..=5).for_each(|version| {
             world.load_all(version);
         });

@@ -71,7 +71,7 @@ fn a_tree_of_20000_leaves_is_sent_in_small_pieces() {
             web(tree).pins =
                 vec![Pin { version: Version(2), share: 100 }, Pin { version: Version(1), share: 9_900 }];
             web(tree).trial =
-                Some(Trial { version: Version(2), control: Version(1), shadow: 0, compared: 100 });
+                Some(Trial { version: Version(2), control: Version(1), shadow: 0, compared: 100, gate: 7 });
         }),
     );
     let staged = next(&tree, |tree| {
