@@ -9,36 +9,10 @@ use canopy_common::{
     rpc::RpcConfig,
     telemetry::TelemetryConfig,
 };
+use canopy_format::store::StoreConfig;
 use canopy_leaf::config::LeafConfig;
 use canopy_root::config::RootConfig;
 use canopy_topology::config::{Role, TopologyConfig};
-use serde::{Deserialize, Serialize};
-
-/// `[store]`: where versions live.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct StoreConfig {
-    /// Directory or `file://` URL. Default: `canopy-data`.
-    pub url: String,
-}
-
-impl Default for StoreConfig {
-    fn default() -> Self {
-        Self { url: "canopy-data".to_owned() }
-    }
-}
-
-impl Section for StoreConfig {
-    const NAME: &'static str = "store";
-    const DOCS: &'static [(&'static str, &'static str)] =
-        &[("url", "where versions live: a directory or file:// URL")];
-    fn problems(&self) -> Vec<(String, String)> {
-        if self.url.is_empty() {
-            return vec![("url".into(), "is empty; name a directory".into())];
-        }
-        Vec::new()
-    }
-}
 
 /// All sections.
 #[derive(Debug, Clone, Default)]

@@ -2,8 +2,7 @@
 
 use std::io::{self, ErrorKind};
 
-use anyhow::{Error, Result, anyhow};
-use canopy_format::{error::Error as StoreError, store::VersionStore};
+use anyhow::Error;
 
 /// The chain of causes, without repetition.
 pub fn line(error: &Error) -> String {
@@ -37,18 +36,11 @@ fn hint(error: &Error) -> Option<&'static str> {
     })
 }
 
-/// A store that must exist.
-pub fn open_store(url: &str) -> Result<VersionStore> {
-    VersionStore::open(url, false).map_err(|error| match error {
-        StoreError::Io { source, .. } if source.kind() == ErrorKind::NotFound => {
-            anyhow!("there is no store {url}; hint: `canopy corpus create web --store {url}` makes one")
-        }
-        other => other.into(),
-    })
-}
-
 #[cfg(test)]
 mod tests {
+    use anyhow::anyhow;
+    use canopy_format::error::Error as StoreError;
+
     use super::*;
 
     #[test]
@@ -64,11 +56,5 @@ mod tests {
         assert!(line(&error.into()).contains("; hint: make room"));
         let told = anyhow!(io::Error::from(ErrorKind::PermissionDenied)).context("no; hint: as root");
         assert_eq!(line(&told).matches("hint: ").count(), 1);
-    }
-
-    #[test]
-    fn a_store_that_is_missing_is_named_with_the_way_out() {
-        let error = open_store("/nowhere/at/all").err().unwrap();
-        assert!(line(&error).starts_with("there is no store /nowhere/at/all; hint: "), "{error:#}");
     }
 }

@@ -9,4 +9,5 @@ pub mod queries;
 pub mod reload;
 pub mod say;
 pub mod show;
+pub mod store;
 pub mod tree;

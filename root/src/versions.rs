@@ -3,10 +3,12 @@
 //!
 //! A query carries the numbers of its pinned version, so a root without them could only guess scores. Therefore a
 //! version is served only once its statistics file has the length and checksum that the manifest states, and its
-//! analysis is the one of this build. During a rollout two versions of a corpus are open; which of them a query gets is
+//! analysis is the one of this build: a query that is pinned to one that is not open is answered from the one that serves,
+//! and while that is not open the root is not ready. During a rollout two versions of a corpus are open; which of them a query gets is
 //! decided here, once, for all its shards and phases ([`Versions::choose`]). What the routing snapshot does not name any more
 //! is let go of when its last query has ended ([`keep`]).
 
+mod cache;
 mod keep;
 mod open;
 
@@ -23,7 +25,7 @@ use canopy_format::{
     statistics::Statistics,
     store::PassedOver,
 };
-use canopy_topology::routing::RoutingSnapshot;
+use canopy_topology::routing::{CorpusRouting, RoutingSnapshot};
 pub use keep::{Opening, keep};
 use serde_json::{Value, json};
 
@@ -79,18 +81,13 @@ struct Corpus {
 }
 
 impl Corpus {
+    /// Where the pins name a version, no other takes its place: what happens to be open may be on trial, or not be held.
     fn main(&self) -> Option<&Arc<CorpusState>> {
-        let main = self.main.and_then(|version| self.open.get(&version));
-        main.or_else(|| self.open.values().next_back())
+        match self.main {
+            Some(version) => self.open.get(&version),
+            None => self.open.values().next_back(),
+        }
     }
-}
-
-/// What one query goes by, from its first phase to its last.
-pub struct Pinned {
-    /// Who serves what.
-    pub routing: Arc<RoutingSnapshot>,
-    /// Its version.
-    pub corpus: Arc<CorpusState>,
 }
 
 /// What decides the version of a query.
@@ -131,14 +128,25 @@ impl Versions {
     pub fn choose(&self, name: &str, routing: &RoutingSnapshot, choice: Choice) -> Result<Arc<CorpusState>> {
         let corpora = self.corpora.load();
         let corpus = corpora.get(name).ok_or_else(|| unknown(name))?;
-        let main = corpus.main().ok_or_else(|| not_open(name, corpus))?;
-        let open = |version| corpus.open.get(version).cloned();
+        if corpus.open.is_empty() {
+            return Err(not_open(name, corpus));
+        }
+        let open = |version: &Version| corpus.open.get(version).cloned();
         match &choice {
             Choice::Named(version) => open(version).ok_or_else(|| not_resident(*version, corpus)),
-            Choice::Cursor(version) => open(version).ok_or(Error::CursorExpired(*version)),
+            Choice::Cursor(version) => open(version).ok_or_else(|| {
+                let named = |routed: &CorpusRouting| routed.versions.contains_key(version);
+                match routing.corpora.get(name).is_some_and(named) {
+                    true => not_open(name, corpus),
+                    false => Error::CursorExpired(*version),
+                }
+            }),
             Choice::Pinned(stable) => {
-                let pinned = routing.corpora.get(name).and_then(|routing| routing.pinned(*stable));
-                Ok(pinned.as_ref().and_then(open).unwrap_or_else(|| main.clone()))
+                let routed = routing.corpora.get(name);
+                let pinned = routed.and_then(|routed| open(&routed.pinned(*stable)?));
+                let control = || routed.and_then(|routed| open(&routed.trial?.control));
+                let instead = || corpus.main().cloned().or_else(control);
+                pinned.or_else(instead).ok_or_else(|| not_open(name, corpus))
             }
         }
     }
@@ -151,7 +159,7 @@ impl Versions {
     /// What is not open yet and why; empty when all is.
     pub fn opening(&self) -> Vec<String> {
         let corpora = self.corpora.load();
-        let opening = corpora.iter().filter(|(_, corpus)| corpus.open.is_empty());
+        let opening = corpora.iter().filter(|(_, corpus)| corpus.main().is_none());
         opening.map(|(name, corpus)| format!("{name}: {}", corpus.waiting)).collect()
     }
 
@@ -247,7 +255,7 @@ impl Versions {
                     corpus.hopeless.retain(|version, _| wanted.versions.contains_key(version));
                 }
                 corpus.main = wanted.main();
-                if corpus.open.is_empty() && corpus.waiting.is_empty() {
+                if corpus.main().is_none() && corpus.waiting.is_empty() {
                     "its version is being opened".clone_into(&mut corpus.waiting);
                 }
                 (name.clone(), corpus)

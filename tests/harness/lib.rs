@@ -13,6 +13,7 @@ pub mod oracle;
 pub mod process;
 pub mod proxy;
 pub mod publish;
+pub mod s3;
 pub mod sim_net;
 pub mod sim_root;
 pub mod sim_tree;

@@ -10,7 +10,7 @@ use canopy_format::{
 };
 use clap::{Subcommand, ValueEnum};
 
-use crate::{failure::open_store, say::say};
+use crate::{say::say, store::StoreArgs};
 
 /// What decides between two writes of a key.
 #[derive(Clone, Copy, ValueEnum)]
@@ -24,14 +24,13 @@ pub enum OrderingArg {
 /// What to do.
 #[derive(Subcommand)]
 pub enum Command {
-    /// Create a corpus; its log partitions and ordering are fixed for ever
+    /// Create a corpus; its log partitions and ordering are fixed for ever. A store that is a directory is created with it
     #[command(after_help = "Example:  canopy corpus create web --store ./canopy-data")]
     Create {
         /// Name: a-z, 0-9, - and _
         name: String,
-        /// Directory or file:// URL of the store; created when it does not exist
-        #[arg(long, default_value = "canopy-data")]
-        store: String,
+        #[command(flatten)]
+        store: StoreArgs,
         /// Schema file; the default schema `web` when left out
         #[arg(long, value_name = "FILE")]
         schema: Option<PathBuf>,
@@ -45,9 +44,8 @@ pub enum Command {
     /// List the corpora of a store
     #[command(after_help = "Example:  canopy corpus list --store ./canopy-data")]
     List {
-        /// Directory or file:// URL of the store
-        #[arg(long, default_value = "canopy-data")]
-        store: String,
+        #[command(flatten)]
+        store: StoreArgs,
         /// Prints JSON
         #[arg(long)]
         json: bool,
@@ -57,9 +55,8 @@ pub enum Command {
     SetSchema {
         /// Name
         name: String,
-        /// Directory or file:// URL of the store
-        #[arg(long, default_value = "canopy-data")]
-        store: String,
+        #[command(flatten)]
+        store: StoreArgs,
         /// Schema file
         #[arg(long, value_name = "FILE")]
         schema: PathBuf,
@@ -85,22 +82,22 @@ pub async fn run(command: Command) -> Result<()> {
                 OrderingArg::Producer => Ordering::Producer,
             };
             let corpus = Corpus { name, schema, partitions, ordering };
-            VersionStore::open(&store, true)?.create_corpus(&corpus).await?;
+            VersionStore::connect(&store.config()?, true)?.create_corpus(&corpus).await?;
             say!("created corpus {}, schema {} ({})", corpus.name, corpus.schema.name, corpus.schema.id());
         }
         Command::List { store, json } => list(&store, json).await?,
         Command::SetSchema { name, store, schema } => {
             let schema = read_schema(&schema)?;
             let id = schema.id();
-            open_store(&store)?.set_schema(&name, schema).await?;
+            store.open()?.set_schema(&name, schema).await?;
             say!("{name}: the next build uses schema {id}");
         }
     }
     Ok(())
 }
 
-async fn list(store: &str, json: bool) -> Result<()> {
-    let store = open_store(store)?;
+async fn list(store: &StoreArgs, json: bool) -> Result<()> {
+    let store = store.open()?;
     let mut lines = Vec::new();
     for corpus in store.corpora().await? {
         let versions = store.versions(&corpus.name).await?;

@@ -1,8 +1,11 @@
-//! `canopy index build|list|inspect|verify|diff|gc`.
+//! `canopy index build|list|inspect|verify|diff|publish|gc|keygen`.
 
 mod bar;
 mod build;
 mod gc;
+mod keygen;
+mod publish;
+mod warmup;
 
 use anyhow::{Result, bail};
 use canopy_common::ids::Version;
@@ -11,7 +14,7 @@ use clap::Subcommand;
 use comfy_table::{Table, presets};
 use serde_json::{Value, json};
 
-use crate::{failure::open_store, say::say, show};
+use crate::{say::say, show, store::StoreArgs};
 
 /// Which version.
 #[derive(clap::Args)]
@@ -19,9 +22,8 @@ pub struct Which {
     /// Corpus
     #[arg(long, default_value = "web")]
     corpus: String,
-    /// Directory or file:// URL of the store
-    #[arg(long, default_value = "canopy-data")]
-    store: String,
+    #[command(flatten)]
+    store: StoreArgs,
     /// Version; the newest when left out
     #[arg(long)]
     version: Option<u64>,
@@ -44,8 +46,12 @@ pub enum Command {
     /// Re-read every file of a version and compare it with the manifest
     #[command(after_help = "Example:  canopy index verify --corpus web")]
     Verify(Which),
+    /// Copy a version to another store and make it visible there
+    Publish(publish::Args),
     /// Remove versions that nobody needs
     Gc(gc::Args),
+    /// Make a pair of keys: one signs versions, the other checks them
+    Keygen(keygen::Args),
     /// Compare two versions
     #[command(after_help = "Example:  canopy index diff --corpus web --from 3 --version 4")]
     Diff {
@@ -62,7 +68,9 @@ pub enum Command {
 pub async fn run(command: Command) -> Result<()> {
     match command {
         Command::Build(args) => build::run(args).await,
+        Command::Publish(args) => publish::run(args).await,
         Command::Gc(args) => gc::run(args).await,
+        Command::Keygen(args) => keygen::run(&args),
         Command::List(which) => list(&which).await,
         Command::Inspect(which) => inspect(&which).await,
         Command::Verify(which) => verify(&which).await,
@@ -71,7 +79,7 @@ pub async fn run(command: Command) -> Result<()> {
 }
 
 async fn open(which: &Which) -> Result<(VersionStore, Manifest)> {
-    let store = open_store(&which.store)?;
+    let store = which.store.open()?;
     let manifest = match which.version {
         Some(version) => store.manifest(&which.corpus, Version(version)).await?,
         None => store.latest(&which.corpus).await?,
@@ -80,7 +88,7 @@ async fn open(which: &Which) -> Result<(VersionStore, Manifest)> {
 }
 
 async fn list(which: &Which) -> Result<()> {
-    let store = open_store(&which.store)?;
+    let store = which.store.open()?;
     store.corpus(&which.corpus).await?;
     let mut listed = Vec::new();
     for version in store.versions(&which.corpus).await? {
@@ -146,9 +154,12 @@ fn show_list(which: &Which, listed: &[Listed]) {
 }
 
 async fn inspect(which: &Which) -> Result<()> {
-    let (_, manifest) = open(which).await?;
+    let (store, manifest) = open(which).await?;
+    let signature = store.table(&which.corpus, manifest.version).await?.signature;
     if which.json {
-        say!("{}", String::from_utf8_lossy(&manifest.to_json()));
+        let mut shown = serde_json::to_value(&manifest)?;
+        shown["signature"] = serde_json::to_value(&signature)?;
+        say!("{shown:#}");
         return Ok(());
     }
     let m = &manifest;
@@ -166,6 +177,13 @@ async fn inspect(which: &Which) -> Result<()> {
     let languages: Vec<String> =
         m.languages.iter().map(|(code, n)| format!("{code} {}", show::count(*n))).collect();
     say!("languages: {}", languages.join(", "));
+    match &signature {
+        Some(signature) if store.trusted().everybody() => {
+            say!("signed by key {}; nobody said which keys to trust, so this was not checked", signature.key);
+        }
+        Some(signature) => say!("signed by key {}, which is trusted", signature.key),
+        None => say!("not signed"),
+    }
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     table.set_header(["shard", "documents", "slots", "size", "resident", "average length"]);
@@ -259,7 +277,7 @@ mod tests {
             std::fs::create_dir_all(&dir).unwrap();
             std::fs::write(dir.join("manifest.json"), "{").unwrap();
         }
-        let which = Which { corpus: "web".into(), store: url, version: None, json: true };
+        let which = Which { corpus: "web".into(), store: StoreArgs::at(&url), version: None, json: true };
         let error = list(&which).await.unwrap_err().to_string();
         for part in ["v1: ", "v2: ", "is damaged", "; hint: "] {
             assert!(error.contains(part), "{part}: {error}");

@@ -13,8 +13,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::{
     config::Loaded,
-    failure::open_store,
     reload::{Reload, Source},
+    store,
     tree::{Surroundings, Tree},
 };
 
@@ -99,7 +99,7 @@ async fn serve(
     let config = loaded.config.clone();
     let mut reload = Reload::listen(source, loaded)?;
     let _traces = telemetry::init(&config.telemetry, service).map_err(|e| anyhow!(e))?;
-    let store = open_store(&config.store.url)?;
+    let store = store::open(&config.store)?;
     let mut signals = Signals::listen()?;
     let mut tree = Tree::start(&config, &store, &Surroundings::real()?, &here).await?;
     for node in tree.topology.nodes.iter().filter(|node| here(node)) {

@@ -59,9 +59,11 @@ pub fn forget(cache_dir: &str, corpus: &str, version: Version, shard: &ShardId) 
         _ => {}
     }
     // Only when it is empty: the last shard takes the version with it.
-    let _others_are_there = std::fs::remove_dir(directory.join("shards"));
-    let _others_are_there = std::fs::remove_dir(directory);
-    Ok(())
+    match std::fs::remove_dir(directory.join("shards")) {
+        Ok(()) => VersionStore::forget_table(cache_dir, corpus, version),
+        Err(_) if !directory.join("shards").exists() => VersionStore::forget_table(cache_dir, corpus, version),
+        Err(_) => Ok(()),
+    }
 }
 
 impl Stage<'_> {
@@ -113,9 +115,10 @@ impl Stage<'_> {
             let begun = Instant::now();
             let bytes = self.store.read_range(corpus, version, file, came, PART).await?;
             out.write_all(&bytes).await.map_err(failed(&partial))?;
+            // It has only taken the bytes: that the disk is full is the answer to the flush.
+            out.flush().await.map_err(failed(&partial))?;
             came += bytes.len() as u64;
             if !(self.went)(bytes.len() as u64) {
-                out.flush().await.map_err(failed(&partial))?;
                 return Ok(false);
             }
             if self.rate > 0 {

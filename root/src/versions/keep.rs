@@ -13,12 +13,14 @@ use canopy_topology::routing::{Routing, RoutingSnapshot};
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use prometheus::IntGauge;
 
-use super::{CorpusState, Versions, open::open};
-use crate::error::Result;
+use super::{CorpusState, Versions, cache, open::open};
+use crate::error::{Error, Result};
 
 /// First pause after a failure; it doubles to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// The longest when the version itself is at fault.
+const LONGEST_OF_DAMAGED: Duration = Duration::from_mins(10);
 
 /// A version to open: of a corpus, `None`: the newest.
 type Key = (String, Option<Version>);
@@ -48,7 +50,13 @@ impl Opening<'_> {
                 tokio::time::sleep(pause).await;
             }
             let result = open(self.store, &key.0, key.1, self.cache_dir).await;
-            let pause = pause.map_or(FIRST_PAUSE, |pause| (pause * 2).min(LONGEST_PAUSE));
+            let pause = match &result {
+                // Reading a damaged version for ever helps nobody.
+                Err(Error::Version(error)) if error.of_the_version() => {
+                    pause.map_or(FIRST_PAUSE, |pause| (pause * 4).min(LONGEST_OF_DAMAGED))
+                }
+                _ => pause.map_or(FIRST_PAUSE, |pause| (pause * 2).min(LONGEST_PAUSE)),
+            };
             Tried { key, pause, result }
         }
         .boxed()
@@ -104,6 +112,23 @@ pub async fn keep(versions: &Versions, routing: &Routing, opening: Opening<'_>) 
             }
         }
         opening.passed_over.set(opened.values().sum());
+        if opening.store.local().is_none()
+            && !keys.is_empty()
+            && keys.iter().all(|key| opened.contains_key(key))
+        {
+            sweep(versions, opening.cache_dir).await;
+        }
+    }
+}
+
+/// Clears the cache of what is not open.
+async fn sweep(versions: &Versions, cache_dir: &str) {
+    let (open, cache_dir) = (versions.open(), cache_dir.to_owned());
+    let swept = move || cache::sweep(&cache_dir, open.iter().map(|state| &**state));
+    match tokio::task::spawn_blocking(swept).await.map_err(std::io::Error::other).flatten() {
+        Ok(0) => {}
+        Ok(removed) => tracing::info!(removed, "what was kept of versions that are gone was deleted"),
+        Err(error) => tracing::warn!(%error, "what was kept of versions that are gone could not be deleted"),
     }
 }
 

@@ -13,7 +13,7 @@ use canopy_format::{
     store::{Found, VersionStore},
 };
 
-use super::CorpusState;
+use super::{CorpusState, cache};
 use crate::error::{Error, Result};
 
 /// Reads and verifies the pinned version, or the newest that can be served.
@@ -25,8 +25,16 @@ pub async fn open(
 ) -> Result<CorpusState> {
     let Found { manifest, passed_over } = store.to_serve(corpus, pinned).await?;
     let path = statistics_file(store, &manifest, cache_dir).await?;
-    let entry = manifest.statistics.clone();
-    let opened = tokio::task::spawn_blocking(move || Statistics::open(&path, &entry)).await;
+    let (entry, fetched) = (manifest.statistics.clone(), store.local().is_none());
+    let opening = move || {
+        Statistics::open(&path, &entry).inspect_err(|error| {
+            // What lies in the cache was whole when it came; it is fetched once more.
+            if fetched && error.of_the_version() {
+                let _gone_or_tried_again = std::fs::remove_file(&path);
+            }
+        })
+    };
+    let opened = tokio::task::spawn_blocking(opening).await;
     let statistics = opened.map_err(|error| io("statistics", std::io::Error::other(error)))??;
     Ok(CorpusState { passed_over, ..CorpusState::new(manifest, statistics) })
 }
@@ -41,8 +49,7 @@ async fn statistics_file(store: &VersionStore, manifest: &Manifest, cache_dir: &
     if let Some(dir) = store.version_dir(&manifest.corpus, manifest.version) {
         return Ok(dir.join(&file.path));
     }
-    // Named by content: a file that is complete is right for whichever version names it.
-    let target = PathBuf::from(cache_dir).join(format!("{}-{}.fst", manifest.corpus, file.blake3));
+    let target = cache::statistics(cache_dir, manifest);
     if tokio::fs::metadata(&target).await.is_ok_and(|found| found.len() == file.bytes) {
         return Ok(target);
     }

@@ -243,7 +243,12 @@ async fn versions_come_and_go_with_the_snapshot_and_each_query_gets_one() {
         assert_eq!(chosen(Choice::Named(Version(9))).unwrap(), 9);
         assert_eq!(chosen(Choice::Cursor(Version(7))).unwrap(), 7);
         assert_eq!(versions.corpus("web").unwrap().manifest.version, Version(7));
-        routing.publish(snapshot(3, &[(9, 10_000)], &[9]));
+        routing.publish(snapshot(3, &[(8, 9_900), (9, 100)], &[8, 9]));
+        resident(&[9]).await;
+        // What most queries get is not there: what is on trial does not take its place.
+        assert!(matches!(chosen(Choice::Pinned(9_950)), Err(Error::NotOpen { .. })));
+        assert_eq!((versions.opening().len(), versions.open().len()), (1, 0), "it is not ready");
+        routing.publish(snapshot(4, &[(9, 10_000)], &[9]));
         resident(&[9]).await;
         assert!(matches!(chosen(Choice::Cursor(Version(7))), Err(Error::CursorExpired(Version(7)))));
         let error = chosen(Choice::Named(Version(7))).unwrap_err().to_string();

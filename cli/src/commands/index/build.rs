@@ -11,12 +11,11 @@ use canopy_indexer::{
 use clap::ValueEnum;
 use indicatif::ProgressBar;
 
-use super::{super::corpus::read_schema, bar};
+use super::{super::corpus::read_schema, bar, keygen, warmup};
 use crate::{
-    failure::open_store,
-    queries,
     say::{self, say},
     show,
+    store::StoreArgs,
 };
 
 /// Format of the input.
@@ -40,9 +39,8 @@ pub struct Args {
     /// Input files, in order: of two records with one key the later wins
     #[arg(long, num_args = 1.., required = true, value_name = "FILE")]
     input: Vec<PathBuf>,
-    /// Directory or file:// URL of the store
-    #[arg(long, default_value = "canopy-data")]
-    store: String,
+    #[command(flatten)]
+    store: StoreArgs,
     /// Schema of this version; the corpus' own when left out
     #[arg(long, value_name = "FILE")]
     schema: Option<PathBuf>,
@@ -64,7 +62,7 @@ pub struct Args {
     /// Where rejected records are listed, one JSON object a line
     #[arg(long, value_name = "FILE")]
     reject_file: Option<PathBuf>,
-    /// Where spill files go; beside the version when left out
+    /// Where spill files go; beside the version when left out, needed when the store is no directory
     #[arg(long, value_name = "DIR")]
     temp: Option<PathBuf>,
     /// Log offsets that the input contains, PARTITION:OFFSET,…
@@ -73,10 +71,13 @@ pub struct Args {
     /// Publish also an empty version, one below half of the version before, or one of input files that end too early
     #[arg(long)]
     force: bool,
-    /// File of queries, one a line, that leaves warm the version with and the search page offers as examples; those of
-    /// the version before when left out
+    /// File of queries, one a line, or a root's query log, that leaves warm the version with and the search page offers as
+    /// examples; those of the version before when left out
     #[arg(long, value_name = "FILE")]
     warmup: Option<PathBuf>,
+    /// Private key that signs the version
+    #[arg(long, value_name = "FILE")]
+    sign_key: Option<PathBuf>,
     /// Prints the report as JSON
     #[arg(long)]
     json: bool,
@@ -103,7 +104,7 @@ fn cut(token: &str) -> Result<std::collections::BTreeMap<u32, u64>> {
 
 /// Runs it.
 pub async fn run(args: Args) -> Result<()> {
-    let store = open_store(&args.store)?;
+    let store = args.store.open()?;
     let schema = args.schema.as_ref().map(read_schema).transpose()?;
     let mut request = BuildRequest {
         schema,
@@ -118,7 +119,8 @@ pub async fn run(args: Args) -> Result<()> {
         temp: args.temp.clone(),
         cut: cut(&args.cut)?,
         force: args.force,
-        warmup: args.warmup.as_deref().map(queries::read).transpose()?,
+        warmup: args.warmup.as_deref().map(|file| warmup::read(file, &args.corpus)).transpose()?,
+        sign: args.sign_key.as_deref().map(keygen::read).transpose()?,
         progress: Arc::new(Bars::new(args.json)),
         ..BuildRequest::new(store, args.corpus.clone(), args.input.clone())
     };

@@ -1,14 +1,18 @@
 //! `canopy index gc`: removes versions that nobody needs. What a topology service knows is never removed: versions that leaves
-//! hold or should hold, that a rollout goes to or comes from, and the one before, to which a rollback goes.
+//! hold or should hold, that a rollout goes to or comes from, and the one before, to which a rollback goes. In a remote store it
+//! also removes what builds and copies that died have left, when that is two days old.
 
 use std::collections::BTreeSet;
 
 use anyhow::{Result, bail};
-use canopy_common::ids::Version;
+use canopy_common::{
+    clock::{System, WallClock},
+    ids::Version,
+};
 use canopy_proto::topology::show_request::What;
 use serde_json::{Value, json};
 
-use crate::{control::Service, failure::open_store, say::say, show};
+use crate::{control::Service, say::say, show, store::StoreArgs};
 
 /// `canopy index gc`.
 #[derive(clap::Args)]
@@ -19,9 +23,8 @@ pub struct Args {
     /// Corpus
     #[arg(long, default_value = "web")]
     corpus: String,
-    /// Directory or file:// URL of the store
-    #[arg(long, default_value = "canopy-data")]
-    store: String,
+    #[command(flatten)]
+    store: StoreArgs,
     /// How many of the newest versions stay
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     keep: u32,
@@ -40,7 +43,7 @@ pub struct Args {
 
 /// Runs it.
 pub async fn run(args: Args) -> Result<()> {
-    let store = open_store(&args.store)?;
+    let store = args.store.open()?;
     let versions = store.versions(&args.corpus).await?;
     let needed = if args.without_service {
         BTreeSet::new()
@@ -61,13 +64,17 @@ pub async fn run(args: Args) -> Result<()> {
         let bytes = if args.dry_run { 0 } else { store.remove(&args.corpus, version).await? };
         removed.push((version, bytes));
     }
+    // Two days: longer than any build or copy takes.
+    let before = System.now_us() - 2 * 24 * 3600 * 1_000_000;
+    removed.extend(store.remove_abandoned(&args.corpus, before, args.dry_run).await?);
     if args.json {
         let list: Vec<Value> =
             removed.iter().map(|(version, bytes)| json!({ "version": version, "bytes": bytes })).collect();
         say!("{:#}", json!({ "removed": list, "needed": needed, "dry_run": args.dry_run }));
         return Ok(());
     }
-    let kept = versions.len() - removed.len();
+    let gone = removed.iter().filter(|(version, _)| versions.contains(version)).count();
+    let kept = versions.len() - gone;
     for (version, bytes) in &removed {
         if args.dry_run {
             say!("would remove {version}");

@@ -1,0 +1,86 @@
+//! The store of a command: by `--store`, with what `[store]` of a configuration file and the environment say of how to reach it.
+
+use std::{io::ErrorKind, path::PathBuf};
+
+use anyhow::{Result, anyhow};
+use canopy_format::{
+    error::Error as StoreError,
+    store::{StoreConfig, VersionStore},
+};
+
+use crate::config::Loaded;
+
+/// Which store.
+#[derive(clap::Args, Clone)]
+pub struct StoreArgs {
+    /// Directory, file:// URL or s3://bucket/prefix of the store; that of --store-config, else canopy-data, when left out
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
+    /// Configuration file whose [store] says how to reach it and whose versions are taken; CANOPY__STORE__… and AWS_… variables
+    /// hold without it
+    #[arg(long, value_name = "FILE")]
+    store_config: Option<PathBuf>,
+}
+
+impl StoreArgs {
+    /// Of a URL.
+    pub fn at(url: &str) -> Self {
+        Self { store: Some(url.to_owned()), store_config: None }
+    }
+
+    /// Its settings.
+    pub fn config(&self) -> Result<StoreConfig> {
+        settings(self.store.as_deref(), self.store_config.as_deref())
+    }
+
+    /// A store that must exist.
+    pub fn open(&self) -> Result<VersionStore> {
+        open(&self.config()?)
+    }
+}
+
+/// Settings of a store by its URL, the others by a file and the environment.
+pub fn settings(url: Option<&str>, file: Option<&std::path::Path>) -> Result<StoreConfig> {
+    let set: Vec<String> = url.into_iter().map(|url| format!("store.url={url:?}")).collect();
+    Ok(Loaded::read(file, &set).checked()?.store)
+}
+
+/// A store that must exist.
+pub fn open(config: &StoreConfig) -> Result<VersionStore> {
+    VersionStore::connect(config, false).map_err(|error| match error {
+        StoreError::Io { path, source } if source.kind() == ErrorKind::NotFound && path == config.url => {
+            let url = &config.url;
+            anyhow!("there is no store {url}; hint: `canopy corpus create web --store {url}` makes one")
+        }
+        other => other.into(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::line;
+
+    #[test]
+    fn a_store_that_is_missing_is_named_with_the_way_out() {
+        let error = open(&StoreConfig::at("/nowhere/at/all")).err().unwrap();
+        assert!(line(&error).starts_with("there is no store /nowhere/at/all; hint: "), "{error:#}");
+    }
+
+    #[test]
+    fn a_url_goes_before_the_file_and_the_rest_of_the_file_holds() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("c.toml");
+        let text =
+            "[store]\nurl = 's3://bucket'\nendpoint = 'https://here'\naccess_key = 'a'\nsecret_key = 'hush'";
+        std::fs::write(&file, text).unwrap();
+        let found = settings(Some("s3://other/x y"), Some(&file));
+        assert!(found.unwrap_err().to_string().contains("store.url"));
+        let found = settings(Some("s3://other/x"), Some(&file)).unwrap();
+        assert_eq!(
+            (&*found.url, &*found.endpoint, found.secret_key.reveal()),
+            ("s3://other/x", "https://here", "hush")
+        );
+        assert!(!format!("{found:?}").contains("hush"));
+    }
+}
