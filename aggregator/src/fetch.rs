@@ -23,7 +23,7 @@ use crate::{
     gather::{Gatherer, dispatch::ending_of, ledger::shortened},
     load::{Ending, InFlight},
     pick::Choosing,
-    plan::Through,
+    plan::{Holders, Through},
 };
 
 /// Nodes asked for one hit, at most.
@@ -39,6 +39,7 @@ struct Fetching<'a> {
     engine: &'a Gatherer,
     context: &'a RequestContext,
     routing: &'a RoutingSnapshot,
+    holders: Option<Holders<'a>>,
     request: v1::FetchRequest,
     items: Vec<Item>,
     finish_at: Instant,
@@ -73,10 +74,13 @@ impl Gatherer {
         };
         let items: Vec<Item> = std::mem::take(&mut request.items).into_iter().enumerate().map(item).collect();
         let left = context.deadline.remaining();
+        let (version, beside) = (Version(request.version), Version(request.beside));
+        let holders = self.together.holders(routing, &request.corpus, version, beside);
         let mut fetching = Fetching {
             engine: self,
             context,
             routing,
+            holders,
             request,
             items,
             finish_at: context.deadline.instant() - RESERVE.min(left / 10),
@@ -177,7 +181,7 @@ impl Fetching<'_> {
     }
 
     fn holders(&self, shard: &ShardId) -> &[NodeId] {
-        self.routing.holders(&self.request.corpus, Version(self.request.version), shard)
+        self.holders.as_ref().and_then(|holders| holders.get(shard)).map_or(&[], |leaves| leaves)
     }
 
     /// Whether some node is left to ask for an item.

@@ -7,6 +7,8 @@
 //! `harvest` closes what is open and hands the result out. Everything but `run` is plain values, so the same code runs
 //! over sockets, over a simulated network and over in-process models under paused time.
 //!
+//! Two more ends: a search that is wanted whole or not at all (`whole`), and one that was planned by an old snapshot (`newer`).
+//!
 //! Rules: an error never ends a shard while another attempt for it is pending; what one reply settled is asked of
 //! nobody again; when the search ends, every running call is dropped, and so cancelled, at once.
 
@@ -21,6 +23,7 @@ pub mod ledger;
 pub mod lesson;
 mod losers;
 mod narrow;
+mod newer;
 pub mod retry;
 pub(crate) mod run;
 pub mod schedule;
@@ -28,13 +31,17 @@ mod settle;
 mod shadow;
 mod tied;
 mod watched;
+mod whole;
 mod withdraw;
 
 use std::sync::Arc;
 
 use canopy_common::{config::Live, deps::Deps, ids::NodeId, request::RequestContext};
 use canopy_proto::v1;
-use canopy_topology::{config::Role, routing::RoutingSnapshot};
+use canopy_topology::{
+    config::Role,
+    routing::{Routing, RoutingSnapshot},
+};
 
 use crate::{
     config::GatherConfig,
@@ -44,6 +51,7 @@ use crate::{
     metrics::GatherMetrics,
     pace::{Clock, Pace},
     pick::{PickMetrics, Picker, Standings},
+    plan::Together,
     policies::Policies,
 };
 
@@ -60,6 +68,8 @@ pub enum Decision {
     Deadline,
     /// The caller left.
     Cancelled,
+    /// A shard can't be had, and the caller has something better than a part ([`Gatherer::search_whole`]).
+    Lost,
 }
 
 impl Decision {
@@ -69,7 +79,7 @@ impl Decision {
             Self::All => "all",
             Self::AllBut => "all_but",
             Self::Adaptive => "adaptive",
-            Self::Deadline | Self::Cancelled => "deadline",
+            Self::Deadline | Self::Cancelled | Self::Lost => "deadline",
         }
     }
 }
@@ -105,6 +115,9 @@ pub struct Gatherer {
     pub(crate) picker: Picker,
     pub(crate) hedging: Hedging,
     pub(crate) metrics: GatherMetrics,
+    /// Where newer snapshots come from; `None`: the topology never changes.
+    pub(crate) current: Option<Routing>,
+    pub(crate) together: Together,
 }
 
 impl Gatherer {
@@ -138,7 +151,14 @@ impl Gatherer {
         let hedges = HedgeMetrics::new(role.as_str(), registry);
         let hedging = Hedging::new(config.clone(), deps.dice.stream("hedge"), hedges, clock);
         let policies = Policies::new(config);
-        Self { node, endpoints, policies, loads, picker, hedging, metrics }
+        let (current, together) = (None, Together::default());
+        Self { node, endpoints, policies, loads, picker, hedging, metrics, current, together }
+    }
+
+    /// The same engine, which waits a moment for a newer snapshot where a node says that it plans by an old one.
+    #[must_use]
+    pub fn following(self, routing: Routing) -> Self {
+        Self { current: Some(routing), ..self }
     }
 
     /// Searches `request.shards` and returns by the context's deadline less the reserve (see [`schedule`]): the
@@ -154,6 +174,30 @@ impl Gatherer {
         run.begin();
         let decision = run.finish().await;
         run.into_gathered(decision)
+    }
+
+    /// The same, for a caller that can ask something else: it ends with [`Decision::Lost`] as soon as a shard can't be had,
+    /// before anything is asked where that is known beforehand. What was begun by then is extra work; where the budget
+    /// does not pay for it, it goes on to the best part it can get.
+    pub async fn search_whole(
+        self: &Arc<Self>,
+        context: &RequestContext,
+        routing: &Arc<RoutingSnapshot>,
+        request: Arc<v1::SearchRequest>,
+    ) -> Gathered {
+        let mut run = run::Run::new(self.clone(), context.clone(), routing.clone(), request);
+        run.narrow();
+        if run.is_hopeless() {
+            return run.into_gathered(Decision::Lost);
+        }
+        run.begin();
+        let decision = run.finish().await;
+        run.into_gathered(decision)
+    }
+
+    /// What two versions have in common.
+    pub fn together(&self) -> &Together {
+        &self.together
     }
 
     /// Load of the nodes it asked.

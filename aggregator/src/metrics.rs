@@ -15,13 +15,17 @@ pub struct GatherMetrics {
     transparent: IntCounter,
     counted: IntCounter,
     outcomes: [IntCounter; 6],
-    decisions: [IntCounter; 5],
+    decisions: [IntCounter; 6],
     /// Messages that broke the contract.
     pub malformed: IntCounter,
     /// Replies refused because the query's merge was full.
     pub over_memory: IntCounter,
     /// Branches that were asked again for more hits.
     pub widened: IntCounter,
+    /// Shards asked of a node that does not have them in that version.
+    pub wrong_epoch: IntCounter,
+    /// Searches that waited for a newer routing snapshot.
+    pub stale: IntCounter,
     /// Items that a fetch was asked for.
     pub fetch_wanted: IntCounter,
     /// Items that it filled.
@@ -31,7 +35,7 @@ pub struct GatherMetrics {
 }
 
 const OUTCOMES: [&str; 6] = ["answered", "timed_out", "failed", "shed", "unavailable", "skipped"];
-const DECISIONS: [&str; 5] = ["all", "all_but", "adaptive", "deadline", "cancelled"];
+const DECISIONS: [&str; 6] = ["all", "all_but", "adaptive", "deadline", "cancelled", "lost"];
 
 impl GatherMetrics {
     /// Registers the counters of `role`.
@@ -52,6 +56,11 @@ impl GatherMetrics {
             malformed: counter("malformed_replies_total", "replies that broke the contract"),
             over_memory: counter("merge_refused_total", "replies refused because the merge was full"),
             widened: counter("widened_total", "branches asked again, because they may hold more of the page"),
+            wrong_epoch: counter(
+                "wrong_epoch_total",
+                "shards asked of a node that does not have them in that version",
+            ),
+            stale: counter("stale_plans_total", "searches that waited for a newer routing snapshot"),
             fetch_wanted: counter("fetch_wanted_total", "hits whose fields were wanted"),
             fetch_filled: counter("fetch_filled_total", "hits whose fields came"),
             latency: metrics::latency(registry, &name("gather_seconds"), "time from plan to decision"),
@@ -90,6 +99,7 @@ impl GatherMetrics {
             Decision::Adaptive => 2,
             Decision::Deadline => 3,
             Decision::Cancelled => 4,
+            Decision::Lost => 5,
         };
         self.decisions[at].inc();
         self.latency.observe(took.as_secs_f64());

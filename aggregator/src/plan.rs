@@ -11,15 +11,18 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use canopy_common::ids::{NodeId, ShardId, Version};
+use canopy_common::ids::{NodeId, ShardId};
 use canopy_proto::{v1, validate::MAX_LEVEL};
 use canopy_topology::{
     config::Role,
     routing::{Replicas, RoutingSnapshot},
 };
+pub use holders::{Holders, Together};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::config::GatherConfig;
+
+mod holders;
 
 /// Aggregators that may serve one subtree, best first.
 const SUBTREE_CANDIDATES: usize = 4;
@@ -53,15 +56,16 @@ pub struct Plan {
     pub unplaced: Vec<(u32, String)>,
 }
 
-/// Plans the shards of `request`, as seen by node `this`.
+/// Plans the shards of `request` over who holds them, as seen by node `this`.
 pub fn plan(
     routing: &RoutingSnapshot,
+    holders: Option<&Replicas>,
     request: &v1::SearchRequest,
     config: &GatherConfig,
     this: &NodeId,
 ) -> Plan {
     let mut plan = Plan::default();
-    let Some(holders) = holders(routing, request) else {
+    let Some(holders) = holders else {
         let all = 0..request.shards.len() as u32;
         let reason = if routing.corpora.contains_key(&request.corpus) {
             format!("no leaf serves v{} of corpus {:?}", request.version, request.corpus)
@@ -86,12 +90,12 @@ pub fn plan(
 
 /// Branches for some of the shards, straight to their leaves.
 pub fn around(
-    routing: &RoutingSnapshot,
+    holders: Option<&Replicas>,
     request: &v1::SearchRequest,
     shards: &[u32],
     config: &GatherConfig,
 ) -> Vec<Branch> {
-    let Some(holders) = holders(routing, request) else { return Vec::new() };
+    let Some(holders) = holders else { return Vec::new() };
     let some: Vec<v1::ShardRequest> =
         shards.iter().map(|shard| request.shards[*shard as usize].clone()).collect();
     let sets = by_replicas(holders, &some, &mut Vec::new());
@@ -101,11 +105,6 @@ pub fn around(
         *shard = shards[*shard as usize];
     }
     branches
-}
-
-/// Whom to ask for the shards of the request's version.
-fn holders<'a>(routing: &'a RoutingSnapshot, request: &v1::SearchRequest) -> Option<&'a Replicas> {
-    routing.corpora.get(&request.corpus)?.holders(Version(request.version))
 }
 
 /// One branch per set of replicas, in the order of the first shard of each.

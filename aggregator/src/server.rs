@@ -52,7 +52,8 @@ pub async fn serve(serve: AggregatorServe, deps: Deps, drain: Drain) -> Result<(
     }
     let patience = rpc.drain_patience.0;
     let endpoints = Arc::new(EndpointSet::new(rpc.clone(), deps.net.clone(), &first));
-    let engine = Arc::new(Gatherer::new(node.clone(), Role::Aggregator, endpoints.clone(), gather, &deps));
+    let engine = Gatherer::new(node.clone(), Role::Aggregator, endpoints.clone(), gather, &deps);
+    let engine = Arc::new(engine.following(routing.clone()));
     let slow = deps.telemetry.slow.clone();
     let metrics = AdmissionMetrics::new("aggregator", &deps.telemetry.registry);
     let aggregator =

@@ -15,7 +15,7 @@ use std::{sync::Arc, time::Duration};
 
 use canopy_common::{
     drain::Busy,
-    error::Failure,
+    error::{ErrorClass, Failure},
     ids::Version,
     limit::{Place, Refusal},
     request::{Priority, RequestContext},
@@ -59,7 +59,11 @@ pub fn start(parts: &Arc<Parts>, context: RequestContext, request: SearchRequest
         place: None,
     };
     for (index, failure) in refused {
-        let reply = reply::failed(index, &parts.shards.node.0, &failure);
+        let mut reply = reply::failed(index, &parts.shards.node.0, &failure);
+        // Not here: whoever asks may plan by another snapshot than this leaf goes by.
+        if failure.class == ErrorClass::FailedPrecondition {
+            reply.wrong_epoch = parts.routing.now().epoch.0;
+        }
         stream.parts.settle(&stream.call, Settled { reply, ..Settled::default() }, Duration::ZERO);
     }
     if let Some(Mark::Cancelled(shards)) = &mark {

@@ -9,10 +9,10 @@ use canopy_common::request::RequestContext;
 use canopy_proto::v1::{self, FetchedDocument};
 
 use crate::{
+    pin::Pinned,
     plan,
     request::Wanted,
     search::{Root, Trail},
-    versions::Pinned,
 };
 
 /// Estimated bytes of one fetch message.
@@ -31,7 +31,7 @@ pub async fn documents(
     if hits.is_empty() {
         return Vec::new();
     }
-    let Pinned { routing, corpus } = pinned;
+    let Pinned { routing, corpus, .. } = pinned;
     let each = wanted.bytes_per_hit(corpus, &root.config);
     let size = ((MESSAGE / each.max(1)) as usize).clamp(1, canopy_proto::validate::MAX_FETCH);
     let gathered = &trail.gathered;

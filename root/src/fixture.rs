@@ -65,6 +65,8 @@ pub struct ModelLeaf {
     pub search: Mutex<Mood>,
     /// What it does with fetches.
     pub fetch: Mutex<Mood>,
+    /// A version of which it fails every search, and one of which it has no document any more; 0: none.
+    pub lost: Mutex<(u64, u64)>,
     /// Calls that run.
     pub running: Arc<AtomicU32>,
     /// Searches it saw.
@@ -155,6 +157,9 @@ impl SearchNode for ModelLeaf {
     fn search(&self, _: RequestContext, request: v1::SearchRequest) -> ReplyStream {
         let call = Call::begin(&self.running);
         let reply = match *self.search.lock() {
+            _ if self.lost.lock().0 == request.version => {
+                Err(Failure::new(ErrorClass::Internal, "the connection broke"))
+            }
             Mood::Answers => Ok(self.reply(&request, false)),
             Mood::CutAtNothing => Ok(self.reply(&request, true)),
             Mood::Fails(class) => Err(Failure::new(class, "the model was told to fail")),
@@ -180,6 +185,9 @@ impl SearchNode for ModelLeaf {
         request: v1::FetchRequest,
     ) -> BoxFuture<'static, Result<v1::FetchReply, Failure>> {
         let reply = match *self.fetch.lock() {
+            _ if self.lost.lock().1 == request.version => {
+                Err(Failure::new(ErrorClass::Unavailable, "nobody is there"))
+            }
             Mood::Fails(class) => Err(Failure::new(class, "the model was told to fail")),
             Mood::Hangs => return futures::future::pending().boxed(),
             _ => Ok(v1::FetchReply {
@@ -257,12 +265,14 @@ pub fn manifest(path: &std::path::Path, shards: u32, each: u64) -> Manifest {
     }
 }
 
-/// A root over model leaves, one shard and replica each.
+/// A root over model leaves of one shard each.
 pub struct Tree {
     /// The root.
     pub root: Arc<Root>,
-    /// Its leaves, by shard number.
+    /// The leaves of the first row, by shard number.
     pub leaves: Vec<Arc<ModelLeaf>>,
+    /// The leaves of all rows.
+    pub rows: Vec<Vec<Arc<ModelLeaf>>>,
     /// Its pages.
     pub router: Router,
     /// Its drain.
@@ -271,15 +281,26 @@ pub struct Tree {
     pub telemetry: Telemetry,
 }
 
-/// Builds a tree; document `n` of shard `s` has the key `https://example.org/s/n` and the score `10 - n % 5`.
+/// Builds a tree of one row; see [`rows`].
 pub fn tree(shards: u32, each: u64, config: RootConfig) -> Tree {
-    let mut leaves = Vec::new();
+    rows(1, shards, each, config)
+}
+
+/// The leaf of a shard in a row.
+pub fn leaf_of(row: u32, shard: u32) -> NodeId {
+    let name = if row == 0 { format!("leaf-{shard}") } else { format!("leaf-{row}-{shard}") };
+    name.as_str().into()
+}
+
+/// Builds a tree; document `n` of shard `s` has the key `https://example.org/s/n` and the score `10 - n % 5`.
+pub fn rows(rows: u32, shards: u32, each: u64, config: RootConfig) -> Tree {
+    let mut leaves = vec![Vec::new(); rows as usize];
     let mut known = BTreeMap::new();
     let mut placed = BTreeMap::new();
     let mut nodes = BTreeMap::new();
-    for number in 0..shards {
+    for (number, row) in (0..shards).flat_map(|number| (0..rows).map(move |row| (number, row))) {
         let shard = ShardId::new("main", number);
-        let node = NodeId::from(format!("leaf-{number}").as_str());
+        let node = leaf_of(row, number);
         let leaf = Arc::new(ModelLeaf {
             shard: shard.clone(),
             documents: (0..each)
@@ -287,15 +308,16 @@ pub fn tree(shards: u32, each: u64, config: RootConfig) -> Tree {
                 .collect(),
             search: Mutex::new(Mood::Answers),
             fetch: Mutex::new(Mood::Answers),
+            lost: Mutex::default(),
             running: Arc::default(),
             seen: Mutex::default(),
         });
-        leaves.push(leaf.clone());
+        leaves[row as usize].push(leaf.clone());
         known.insert(node.clone(), leaf);
-        placed.insert(shard, Arc::from([node.clone()]));
+        placed.insert(shard, (0..rows).map(|row| leaf_of(row, number)).collect());
         let leaf = Node {
             role: Role::Leaf,
-            address: format!("leaf-{number}:1"),
+            address: format!("{node}:1"),
             admin: String::new(),
             zone: String::new(),
         };
@@ -319,11 +341,12 @@ pub fn tree(shards: u32, each: u64, config: RootConfig) -> Tree {
     let node = NodeId::from("root-0");
     let leaves_by_name = Arc::new(Leaves(known));
     let gatherer = Gatherer::new(node.clone(), Role::Root, leaves_by_name, GatherConfig::default(), &deps);
-    let gatherer = Arc::new(gatherer);
-    let root = Arc::new(serve::root(node, config, gatherer, routing.into(), &deps, &drain));
+    let routing = canopy_topology::routing::Routing::from(routing);
+    let gatherer = Arc::new(gatherer.following(routing.clone()));
+    let root = Arc::new(serve::root(node, config, gatherer, routing, &deps, &drain));
     root.versions.publish(corpus(shards, each));
     let health = Arc::new(RootHealth::new(root.clone()));
     let admin = AdminPages { health, telemetry: telemetry.clone(), drain: drain.clone() };
     let router = crate::http::router(App { root: root.clone(), admin });
-    Tree { root, leaves, router, drain, telemetry }
+    Tree { root, leaves: leaves[0].clone(), rows: leaves, router, drain, telemetry }
 }

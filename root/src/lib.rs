@@ -1,11 +1,12 @@
 //! The root: HTTP and gRPC front door, the query language, and the search page. It reads a query once, sends it to the
 //! tree through the scatter-gather engine, and says exactly what its answer covers.
 //!
-//! Life of a query, by file: `http` or `grpc` -> `search` -> `request` -> `language` and `query` -> `plan` ->
+//! Life of a query, by file: `http` or `grpc` -> `search` -> `pin` -> `ask` -> `request` -> `language` and `query` -> `plan` ->
 //! (engine) -> `account` -> `fetch` -> `page` and `answer`.
 
 pub mod account;
 pub mod answer;
+pub mod ask;
 pub mod canary;
 pub mod config;
 pub mod critical_path;
@@ -23,6 +24,7 @@ pub mod language;
 pub mod metrics;
 pub mod page;
 pub mod pages;
+pub mod pin;
 pub mod plan;
 pub mod query;
 pub mod record;

@@ -31,6 +31,8 @@ pub struct Metrics {
     step: IntGauge,
     waiting: IntGauge,
     admission: AdmissionMetrics,
+    /// Queries whose version could not answer them whole, so that another one did.
+    pub(crate) repinned: IntCounterVec,
 }
 
 /// Counts a query as running; one that is dropped before its end was cancelled by its client.
@@ -73,6 +75,12 @@ impl Metrics {
             ),
             waiting: gauge(registry, "canopy_root_waiting", "queries that wait for one to end"),
             admission: AdmissionMetrics::new("root", registry),
+            repinned: counters(
+                registry,
+                "canopy_root_repinned_total",
+                "queries whose version could not answer them whole and that were asked again; control: of their own version",
+                "reason",
+            ),
         };
         for metric in [
             Box::new(new.phase.clone()) as Box<dyn prometheus::core::Collector>,

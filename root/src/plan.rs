@@ -3,18 +3,12 @@
 
 use canopy_common::ids::{KeyHash, QueryId};
 use canopy_proto::v1;
-use canopy_topology::routing::RoutingSnapshot;
 
-use crate::{config::RootConfig, query::Parsed, request::Wanted, versions::CorpusState};
+use crate::{config::RootConfig, pin::Pinned, query::Parsed, request::Wanted};
 
 /// The message of phase one.
-pub fn search(
-    query_id: QueryId,
-    wanted: &Wanted,
-    parsed: Parsed,
-    corpus: &CorpusState,
-    routing: &RoutingSnapshot,
-) -> v1::SearchRequest {
+pub fn search(query_id: QueryId, wanted: &Wanted, parsed: Parsed, pinned: &Pinned) -> v1::SearchRequest {
+    let Pinned { routing, corpus, .. } = pinned;
     // A collapsed page passes over the earlier ones instead (see `request`).
     let cursor = wanted.cursor.as_ref().filter(|_| wanted.collapse.is_empty());
     let after = cursor.map(crate::cursors::Cursor::after);
@@ -43,6 +37,8 @@ pub fn search(
         hedge: wanted.hedge,
         trace: wanted.trace,
         session: wanted.session.clone(),
+        beside: pinned.beside.0,
+        attempt_id: pinned.numbered,
         ..Default::default()
     }
 }
@@ -94,6 +90,7 @@ pub fn fetch(
         stages: search.stages.clone(),
         explain: wanted.explain,
         priority: search.priority,
+        beside: search.beside,
         ..Default::default()
     }
 }

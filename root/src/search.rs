@@ -1,5 +1,6 @@
-//! The story of a query at the root: admit, one snapshot, read, plan, gather, judge, fetch, page. Everything happens under
-//! one deadline that began when the request arrived; dropping the future stops all of it, down to the leaves.
+//! The story of a query at the root: admit it, pin it to one snapshot and one version ([`crate::pin`]), and ask ([`crate::ask`]);
+//! once more when that version is lost. Everything happens under one deadline that began when the request arrived; dropping
+//! the future stops all of it, down to the leaves.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,9 +9,9 @@ use canopy_common::{
     clock::WallClock,
     deadline::Deadline,
     drain::Drain,
-    ids::{AttemptId, QueryId},
+    ids::{QueryId, Version},
     limit::{Gate, Pass, Refusal},
-    request::{Priority, RequestContext},
+    request::Priority,
     rng::Dice,
     telemetry::SlowQueries,
 };
@@ -19,22 +20,19 @@ use canopy_topology::routing::Routing;
 use tokio::time::Instant;
 
 use crate::{
-    account,
-    answer::{Answer, Warning},
+    answer::Answer,
+    ask::Got,
     canary::Canary,
     config::RootConfig,
     error::{Error, Result},
-    fetch,
     incidents::Incidents,
     ladder::{Degradation, Step},
     language::Reader,
     metrics::Metrics,
-    page::{self, Sheet},
-    plan,
-    request::{self, Wanted},
+    pin::Repinned,
     timeline::Timeline,
-    trial::{self, Trials, Tried},
-    versions::{CorpusState, Pinned, Versions},
+    trial::{Trials, Tried},
+    versions::{CorpusState, Versions},
 };
 
 /// What answers queries: shared by HTTP, gRPC, the search page and the readiness probe.
@@ -97,6 +95,12 @@ pub struct Trail {
     pub own: bool,
     /// What the search brought.
     pub gathered: Gathered,
+    /// Of a query of our own: a version that whoever is asked must hold too.
+    pub beside: Option<Version>,
+    /// It was asked again, because its version could not answer it whole.
+    pub repinned: Option<Repinned>,
+    /// What the first of two searches cost.
+    pub spent: v1::TailReport,
 }
 
 impl Trail {
@@ -108,6 +112,9 @@ impl Trail {
             tried: None,
             own: false,
             gathered: Gathered::default(),
+            beside: None,
+            repinned: None,
+            spent: v1::TailReport::default(),
         }
     }
 }
@@ -164,72 +171,15 @@ impl Root {
         entered.map_err(Error::Busy)
     }
 
-    /// What a query goes by, from here to its end.
-    fn pin(&self, asked: &Asked, trail: &mut Trail) -> Result<Pinned> {
-        let routing = self.routing.now();
-        let choice = request::choice(&asked.request, asked.query)?;
-        let corpus = self.versions.choose(&asked.request.corpus, &routing, choice)?;
-        trail.corpus = Some(corpus.clone());
-        trail.tried = trial::of(&routing, &corpus, choice);
-        Ok(Pinned { routing, corpus })
-    }
-
     async fn admitted(&self, asked: &Asked, trail: &mut Trail, step: Step) -> Result<Answer> {
-        let pinned = self.pin(asked, trail)?;
-        let Pinned { routing, corpus } = &pinned;
-        let mut wanted = Wanted::check(&asked.request, corpus, &self.config)?;
-        let spared = step >= Step::Spare && std::mem::take(&mut wanted.snippet);
-        let context = context(asked, &wanted)?;
-        let _stop_when_dropped = context.cancel.clone().drop_guard();
-
-        let now_us = self.clock.now_us();
-        let mut parsed = self.reader.read(&asked.request, corpus, context.deadline, now_us).await?;
-        if step == Step::Whole {
-            self.reader.suggest(&mut parsed, &asked.request, corpus, context.deadline, now_us).await;
+        let mut pinned = self.pin(asked, trail)?;
+        loop {
+            match self.ask(asked, trail, step, &pinned).await? {
+                Got::Answer(answer) => return Ok(*answer),
+                // The second has no other, so it is the last.
+                Got::Lost(why) => pinned = self.repin(pinned, trail, why),
+            }
         }
-        let nothing = parsed.finds_nothing();
-        let truncated = parsed.expansion_truncated;
-        let warnings = parsed.warnings.iter().map(Warning::from).collect();
-        let request = Arc::new(plan::search(asked.query, &wanted, parsed, corpus, routing));
-        trail.timeline.end("parse");
-
-        if let Some(canary) = self.canary.as_ref().filter(|_| !nothing) {
-            canary.pass(&self.gatherer, &context, routing, &request, self.dice.next_u64()).await?;
-        }
-        trail.gathered = if nothing {
-            account::nothing_to_find(&request)
-        } else {
-            self.gatherer.search(&context, routing, request.clone()).await
-        };
-        trail.timeline.end("search");
-
-        let coverage = account::of(corpus, &trail.gathered);
-        if !trail.own {
-            self.degradation.searched(coverage.shed, coverage.shards_asked);
-        }
-        account::judge(&coverage, &trail.gathered, wanted.min_coverage)?;
-        let hits = plan::page(std::mem::take(&mut trail.gathered.hits), &wanted);
-        let documents = fetch::documents(self, &pinned, &context, &request, &wanted, &hits, trail).await;
-        trail.timeline.end("fetch");
-
-        let sheet = Sheet {
-            asked,
-            wanted: &wanted,
-            corpus,
-            request: &request,
-            coverage: &coverage,
-            truncated,
-            spared,
-            nothing,
-            warnings,
-        };
-        let mut answer = page::assemble(&sheet, &trail.gathered, &hits, &documents);
-        trail.timeline.end("page");
-        if wanted.trace {
-            answer.trace = Some(crate::timeline::trace(&self.node, &trail.timeline, &trail.gathered));
-        }
-        answer.took_ms = trail.timeline.took_ms();
-        Ok(answer)
     }
 }
 
@@ -241,16 +191,6 @@ fn teach(pass: Pass, gathered: &Gathered, result: &Result<Answer>) {
         Lesson::Cut if searched => pass.cut(),
         _ => {}
     }
-}
-
-fn context(asked: &Asked, wanted: &Wanted) -> Result<RequestContext> {
-    let budget = asked.limit.map_or(wanted.timeout, |limit| limit.min(wanted.timeout));
-    let deadline = Deadline::at(asked.arrival + budget);
-    if deadline.expired() {
-        return Err(Error::TooLate(budget.as_millis() as u64));
-    }
-    let context = RequestContext::new(asked.query, AttemptId(0), deadline);
-    Ok(RequestContext { priority: wanted.priority, ..context })
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! A root from its parts: opens the versions, answers on its listeners at once (the health pages say what is still
 //! missing), and leaves gently.
 
-use std::{sync::Arc, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use canopy_aggregator::{config::GatherConfig, endpoints::EndpointSet, gather::Gatherer};
 use canopy_common::{
@@ -96,19 +96,23 @@ pub async fn serve(serve: RootServe, deps: Deps, drain: Drain) -> Result<()> {
     let routing = membership.routing();
     let patience = rpc.drain_patience.0;
     let endpoints = Arc::new(EndpointSet::new(rpc.clone(), deps.net.clone(), &routing.now()));
-    let gatherer = Arc::new(Gatherer::new(node.clone(), Role::Root, endpoints.clone(), gather, &deps));
+    let gatherer = Gatherer::new(node.clone(), Role::Root, endpoints.clone(), gather, &deps);
+    let gatherer = Arc::new(gatherer.following(routing.clone()));
     let root = Arc::new(root(node, config, gatherer, routing.clone(), &deps, &drain));
     let health = Arc::new(RootHealth::new(root.clone()));
     let admin =
         AdminPages { health: health.clone(), telemetry: deps.telemetry.clone(), drain: drain.clone() };
     tracing::info!(node = root.node, http = %http.address, grpc = grpc.as_ref().map(|grpc| grpc.address.to_string()), "root listens");
 
+    // Roots of one process share the setting and not the files.
+    let cache_dir = Path::new(&root.config.cache_dir).join(&root.node).to_string_lossy().into_owned();
+    let store = store.cached_in(&cache_dir);
     let opening = versions::keep(
         &root.versions,
         &routing,
         Opening {
             store: &store,
-            cache_dir: &root.config.cache_dir,
+            cache_dir: &cache_dir,
             drain: &drain,
             passed_over: &root.metrics.passed_over,
         },
@@ -140,15 +144,17 @@ fn condition(root: &Root) -> Condition {
             Some(reason) => Progress::Failed { reason, everywhere: true },
             None => Progress::Resident,
         };
-        Holding { corpus, version, shard: None, progress }
+        Holding { corpus, version, shard: None, progress, bytes: 0, memory: 0 }
     });
     let hopeless = root.versions.hopeless().into_iter().map(|(corpus, version, reason)| Holding {
         corpus,
         version,
         shard: None,
         progress: Progress::Failed { reason, everywhere: true },
+        bytes: 0,
+        memory: 0,
     });
-    Condition { holdings: open.chain(hopeless).collect(), trials: root.trials.take() }
+    Condition { holdings: open.chain(hopeless).collect(), trials: root.trials.take(), ..Condition::default() }
 }
 
 /// Why a version would be answered in part for ever: it has more shards than are placed.

@@ -32,6 +32,13 @@ impl Timeline {
         self.last = now;
     }
 
+    /// Makes all phases up to now one.
+    pub fn fold(&mut self, phase: &'static str) {
+        self.phases.clear();
+        self.last = self.start;
+        self.end(phase);
+    }
+
     /// Milliseconds from arrival to now, to the microsecond.
     pub fn took_ms(&self) -> f64 {
         self.start.elapsed().as_micros() as f64 / 1000.0

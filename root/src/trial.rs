@@ -1,24 +1,30 @@
 //! What this root sees of versions on trial, for the topology service: queries pinned to the new version beside an equal part
 //! of those pinned to the old; in the shadow step, queries that are asked of both.
 //!
-//! A shadow query is asked after its answer has gone out, as a batch query, one of a few at a time, and its answer is dropped:
-//! what is tried must not cost the people who ask. Rules: an error counts when it could be the version's fault, so neither bad
-//! input nor a refusal for load; a query whose client names the version is no part of a trial. Sums are given away when they are
-//! taken, so that every query is told once.
+//! Both parts of a comparison are planned over the leaves that hold both versions, shard by shard. Otherwise a version that one
+//! row holds, which nobody can hedge, is judged beside one that is hedged over all rows. A query of which some shard is on
+//! no leaf in both versions is answered like any other and counted in neither arm.
+//!
+//! A shadow query is a pair, asked after its answer has gone out: of the old version and of the new, in random order, both as batch
+//! queries on the same leaves, a few at a time. So what is tried costs the people who ask nothing; and the pair is fair: the
+//! live answer, interactive, with its snippets and hedged over all, would look better than its shadow whatever the version.
+//!
+//! Rules: an error counts when it could be the version's fault, so neither bad input nor a refusal for load; a version that could
+//! not answer whole counts as a part, although the other one answered instead ([`crate::pin`]); a query whose client names the
+//! version is no part of a trial. Sums are given away when they are taken, so that every query is told once.
+
+mod shadow;
 
 use std::sync::Arc;
 
+use canopy_aggregator::gather::Gatherer;
+use canopy_common::ids::Version;
 use canopy_topology::{
-    gates::{
-        Arm,
-        agreement::{DEPTH, overlap, rank_biased_overlap},
-        wire::Seen,
-    },
+    gates::{Arm, wire::Seen},
     routing::{Part, RoutingSnapshot, Trial},
 };
 use parking_lot::Mutex;
-use tokio::{sync::Semaphore, time::Instant};
-use tracing::Instrument;
+use tokio::sync::Semaphore;
 
 use crate::{
     answer::Answer,
@@ -49,14 +55,52 @@ impl Default for Trials {
 pub struct Tried {
     trial: Trial,
     part: Part,
+    /// Every shard of both versions is on some leaf that holds both.
+    comparable: bool,
+}
+
+impl Tried {
+    /// The word in the query log.
+    pub fn arm(self) -> &'static str {
+        match self.part {
+            Part::Treatment => "treatment",
+            Part::Control => "control",
+            Part::Shadowed => "shadowed",
+        }
+    }
+
+    /// The version that whoever is asked must hold too.
+    pub fn beside(self) -> Option<Version> {
+        match self.part {
+            _ if !self.comparable => None,
+            Part::Treatment => Some(self.trial.control),
+            Part::Control => Some(self.trial.version),
+            // What people see of a shadowed query is answered by whoever can.
+            Part::Shadowed => None,
+        }
+    }
 }
 
 /// Whether a query is part of a trial.
-pub fn of(routing: &RoutingSnapshot, corpus: &CorpusState, choice: Choice) -> Option<Tried> {
+pub fn of(
+    gatherer: &Gatherer,
+    routing: &Arc<RoutingSnapshot>,
+    corpus: &CorpusState,
+    choice: Choice,
+) -> Option<Tried> {
     let Choice::Pinned(stable) = choice else { return None };
-    let trial = routing.corpora.get(&corpus.manifest.corpus)?.trial?;
+    let name = corpus.manifest.corpus.as_str();
+    let trial = routing.corpora.get(name)?.trial?;
     let part = trial.part(corpus.manifest.version, stable)?;
-    Some(Tried { trial, part })
+    let (version, control) = (trial.version, trial.control);
+    let other = if part == Part::Treatment { control } else { version };
+    let both = gatherer.together().holders(routing, name, corpus.manifest.version, other);
+    let on_some = |both: &canopy_topology::routing::Replicas| {
+        let mut shards = corpus.shards.iter();
+        shards.all(|(shard, _)| both.get(shard).is_some_and(|leaves| !leaves.is_empty()))
+    };
+    let comparable = both.is_some_and(|both| on_some(&both));
+    Some(Tried { trial, part, comparable })
 }
 
 /// Whether it says something of the version.
@@ -70,10 +114,12 @@ fn counts(result: &Result<Answer>) -> bool {
     }
 }
 
-fn record(arm: &mut Arm, result: &Result<Answer>, took_ms: f64) {
+/// Counts a query in its arm; `lost`: its version could not answer it whole, whatever came of it in the end.
+fn record(arm: &mut Arm, result: &Result<Answer>, took_ms: f64, lost: bool) {
     arm.queries += 1;
     match result {
         Err(_) => arm.errors += 1,
+        Ok(_) if lost => arm.partial += 1,
         Ok(answer) => {
             arm.partial += u64::from(!answer.coverage.complete);
             arm.zero_results += u64::from(answer.hits.is_empty());
@@ -82,13 +128,9 @@ fn record(arm: &mut Arm, result: &Result<Answer>, took_ms: f64) {
     arm.latencies.record((took_ms * 1e3) as u64);
 }
 
-fn keys(answer: &Answer) -> Vec<String> {
-    answer.hits.iter().take(DEPTH).map(|hit| hit.key.clone()).collect()
-}
-
 impl Trials {
     fn change(&self, corpus: &str, trial: &Trial, change: impl FnOnce(&mut Seen)) {
-        let new = Seen::of(corpus, trial.version, trial.control);
+        let new = Seen::of(corpus, trial);
         let mut all = self.seen.lock();
         let at = match all.iter().position(|seen| seen.same(&new)) {
             Some(at) => at,
@@ -108,63 +150,25 @@ impl Trials {
 }
 
 impl Root {
-    /// A query has ended: counts it in its trial, and asks the version on trial too when it is to be shadowed.
+    /// A query has ended: counts it in its trial, and asks both versions again when it is to be shadowed.
     pub(crate) fn tried(self: &Arc<Self>, asked: &Asked, trail: &Trail, result: &Result<Answer>) {
-        let Some(Tried { trial, part }) = trail.tried else { return };
-        if !counts(result) {
+        let Some(Tried { trial, part, comparable }) = trail.tried else { return };
+        let lost = trail.repinned.is_some();
+        // A version that can't answer is at fault, also where nothing can be compared.
+        if !counts(result) || !comparable && !(lost && part == Part::Treatment) {
             return;
         }
         let (corpus, took_ms) = (&asked.request.corpus, trail.timeline.took_ms());
         match part {
             Part::Treatment => self.trials.change(corpus, &trial, |seen| {
-                record(&mut seen.comparison.treatment, result, took_ms);
+                record(&mut seen.comparison.treatment, result, took_ms, lost);
             }),
             Part::Control => self.trials.change(corpus, &trial, |seen| {
-                record(&mut seen.comparison.control, result, took_ms);
+                record(&mut seen.comparison.control, result, took_ms, lost);
             }),
-            Part::Shadowed => {
-                if let Ok(answer) = result {
-                    self.shadow(asked, trial, answer, took_ms);
-                }
-            }
+            Part::Shadowed if result.is_ok() => self.shadow(asked, trial),
+            Part::Shadowed => {}
         }
-    }
-
-    /// Asks the version on trial what was just answered from the other.
-    fn shadow(self: &Arc<Self>, asked: &Asked, trial: Trial, live: &Answer, took_ms: f64) {
-        let Ok(place) = self.trials.shadows.clone().try_acquire_owned() else { return };
-        let (root, live) = (self.clone(), live.clone());
-        let request = canopy_proto::v1::QueryRequest {
-            version: trial.version.0,
-            cursor: String::new(),
-            snippet: Some(false),
-            explain: false,
-            trace: false,
-            priority: "batch".to_owned(),
-            ..asked.request.clone()
-        };
-        let query = self.dice.query_id();
-        let span = tracing::info_span!("shadow", %query, corpus = request.corpus);
-        let shadowing = async move {
-            let asked = Asked { query, arrival: Instant::now(), limit: None, request };
-            let mut trail = Trail::since(asked.arrival);
-            let result = root.unnoted(&asked, &mut trail).await;
-            drop(place);
-            if !counts(&result) {
-                return;
-            }
-            root.trials.change(&asked.request.corpus, &trial, |seen| {
-                let seen = &mut seen.comparison;
-                record(&mut seen.treatment, &result, trail.timeline.took_ms());
-                if let Ok(answer) = &result {
-                    let (old, new) = (keys(&live), keys(answer));
-                    seen.overlap.record(overlap(&old, &new, DEPTH));
-                    seen.rank_biased_overlap.record(rank_biased_overlap(&old, &new));
-                }
-                record(&mut seen.control, &Ok(live), took_ms);
-            });
-        };
-        tokio::spawn(shadowing.instrument(span));
     }
 }
 

@@ -18,3 +18,4 @@ mod pick;
 mod retry;
 mod service;
 mod tied;
+mod versions;

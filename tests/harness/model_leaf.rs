@@ -41,6 +41,8 @@ pub enum Fault {
     Hang(usize),
     /// Says of the shard at that index, modulo their number, that it failed.
     ShardFails(ErrorClass, usize),
+    /// Says of every shard that it does not hold it, going by the snapshot of that epoch.
+    Unheld(u64),
     /// Says of the shard at that index, modulo their number, that it was shed.
     ShardSheds(usize),
     /// Breaks the contract.
@@ -261,12 +263,13 @@ impl Walk {
         let count = self.request.shards.len();
         let refusal = match self.script.fault {
             Fault::ShardFails(class, at) if at % count == index as usize => {
-                Some((v1::Outcome::Failed, class as u32))
+                Some((v1::Outcome::Failed, class as u32, 0))
             }
-            Fault::ShardSheds(at) if at % count == index as usize => Some((v1::Outcome::Shed, 0)),
+            Fault::ShardSheds(at) if at % count == index as usize => Some((v1::Outcome::Shed, 0, 0)),
+            Fault::Unheld(epoch) => Some((v1::Outcome::Failed, ErrorClass::FailedPrecondition as u32, epoch)),
             _ => None,
         };
-        if let Some((outcome, error_class)) = refusal {
+        if let Some((outcome, error_class, wrong_epoch)) = refusal {
             let reason = "scripted".to_owned();
             let outcome = outcome as i32;
             reply.shards.push(v1::ShardReply {
@@ -274,6 +277,7 @@ impl Walk {
                 outcome,
                 error_class,
                 reason,
+                wrong_epoch,
                 ..Default::default()
             });
             return;

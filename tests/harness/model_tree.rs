@@ -29,7 +29,7 @@ use canopy_common::{
 use canopy_proto::{SearchNode, v1};
 use canopy_topology::{
     config::{NodeConfig, Placement, Role, TopologyConfig},
-    routing::RoutingSnapshot,
+    routing::{Routing, RoutingSnapshot},
 };
 
 use crate::{model_corpus::ModelCorpus, model_leaf::ModelLeaf};
@@ -108,8 +108,10 @@ pub struct ModelTree {
     pub leaves: Vec<Arc<ModelLeaf>>,
     /// Its aggregators, by number.
     pub aggregators: Vec<Arc<AggregatorNode>>,
-    /// Who serves what.
+    /// Who serves what, as searches are planned.
     pub routing: Arc<RoutingSnapshot>,
+    /// Where newer snapshots come from, for all engines.
+    pub current: Routing,
     /// The engine of the root.
     pub gatherer: Arc<Gatherer>,
     /// Names queries.
@@ -126,12 +128,13 @@ impl ModelTree {
     pub fn new(corpus: Arc<ModelCorpus>, shape: &Shape) -> Self {
         let routing = RoutingSnapshot::from_static(&topology(&corpus, shape)).expect("a sound topology");
         let routing = Arc::new(routing);
+        let current = Routing::from(routing.clone());
         let peers: Arc<Peers> = Arc::default();
         let engine = |node: &str, role, seed| {
             let deps = deps(seed);
             let telemetry = deps.telemetry.clone();
             let engine = Gatherer::new(node.into(), role, peers.clone(), shape.gather.clone(), &deps);
-            (Arc::new(engine), telemetry)
+            (Arc::new(engine.following(current.clone())), telemetry)
         };
         let leaf = |number| Arc::new(ModelLeaf::new(&format!("leaf-{number}"), corpus.clone()));
         let leaves: Vec<_> = (0..shape.leaves).map(leaf).collect();
@@ -140,14 +143,8 @@ impl ModelTree {
                 engine(&format!("agg-{number}"), Role::Aggregator, shape.seed ^ (number as u64 + 1));
             let config = AggregatorConfig::default();
             let metrics = AdmissionMetrics::new("aggregator", &telemetry.registry);
-            let node = AggregatorNode::new(
-                engine,
-                routing.clone().into(),
-                config,
-                telemetry.slow,
-                metrics,
-                Drain::new(),
-            );
+            let node =
+                AggregatorNode::new(engine, current.clone(), config, telemetry.slow, metrics, Drain::new());
             Arc::new(node)
         };
         let aggregators: Vec<_> = (0..shape.aggregators).map(aggregator).collect();
@@ -163,9 +160,9 @@ impl ModelTree {
         let of_root = deps(shape.seed);
         let telemetry = of_root.telemetry.clone();
         let gatherer = Gatherer::new("root".into(), Role::Root, peers.clone(), gather.clone(), &of_root);
-        let gatherer = Arc::new(gatherer);
+        let gatherer = Arc::new(gatherer.following(current.clone()));
         let dice = Dice::seeded(shape.seed ^ 0x51);
-        Self { corpus, leaves, aggregators, routing, gatherer, dice, telemetry, gather, peers }
+        Self { corpus, leaves, aggregators, routing, current, gatherer, dice, telemetry, gather, peers }
     }
 
     /// The engine of one more root over the same nodes, with knowledge and dice of its own.

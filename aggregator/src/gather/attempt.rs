@@ -132,6 +132,8 @@ pub struct Attempt {
     pub won: bool,
     /// The first refusal of a shard that was open.
     pub refusal: Option<ErrorClass>,
+    /// Its node does not have what it was asked for.
+    pub unheld: bool,
     /// How it ended.
     pub fate: Fate,
     /// Timeline of the far side.

@@ -27,6 +27,8 @@ pub struct Progress {
     pub open: u32,
     /// Shards that answered.
     pub answered: u32,
+    /// Shards that ended because nobody could be asked, or all who were failed.
+    pub lost: u32,
     /// Documents of all shards asked for.
     pub documents: u64,
     /// Documents searched or proved irrelevant.

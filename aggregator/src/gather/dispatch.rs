@@ -9,13 +9,15 @@ use canopy_common::{
     coverage::Outcome,
     deadline::Deadline,
     error::ErrorClass,
-    ids::{AttemptId, NodeId},
+    ids::{AttemptId, NodeId, Version},
 };
 use canopy_proto::{SearchNode, convert, v1};
+use canopy_topology::routing::RoutingSnapshot;
 use futures::StreamExt;
 use tokio::time::Instant;
 
 use super::{
+    Gatherer,
     attempt::{Attempt, Call, Fate, Kind},
     ledger::missing,
     retry::{History, Retry},
@@ -69,6 +71,7 @@ impl Run {
             collapse: request.collapse.clone(),
             hedge: request.hedge,
             trace: request.trace,
+            beside: request.beside,
             completion: Some(all),
             level: request.level.saturating_add(1),
             ..Default::default()
@@ -77,13 +80,22 @@ impl Run {
 
     /// Turns shards into branches; settles those that nobody holds.
     pub(super) fn plan(&mut self) {
-        let plan = plan::plan(&self.routing, &self.request, &self.config, &self.engine.node);
+        let engine = self.engine.clone();
+        let holders = holders(&engine, &self.routing, &self.request);
+        let plan = plan::plan(&self.routing, holders.as_deref(), &self.request, &self.config, &engine.node);
+        drop(holders);
         self.template.epoch = self.routing.epoch.0;
         let version = self.request.version;
+        let mut unplaced = Vec::new();
         for (shard, reason) in plan.unplaced {
-            self.ledger.give_up(shard, || missing(shard, version, &Outcome::Unavailable, "", reason));
+            self.ledger.note(missing(shard, version, &Outcome::Unavailable, "", reason));
+            unplaced.push(shard);
         }
         self.branches = plan.branches;
+        // The caller's snapshot may be newer than this one.
+        if !self.await_newer(&unplaced, self.request.epoch, None) {
+            self.give_up(&unplaced, &Outcome::Unavailable, "no leaf holds it");
+        }
     }
 
     /// Sends the first attempts.
@@ -202,6 +214,7 @@ impl Run {
             budget,
             won: false,
             refusal: None,
+            unheld: false,
             fate: Fate::Pending,
             spans: Vec::new(),
             ended: None,
@@ -225,7 +238,11 @@ impl Run {
         if self.branches[old].through != Through::Aggregator || history.reached || shards.is_empty() {
             return false;
         }
-        for around in plan::around(&self.routing, &self.request, shards, &self.config) {
+        let engine = self.engine.clone();
+        let holders = holders(&engine, &self.routing, &self.request);
+        let branches = plan::around(holders.as_deref(), &self.request, shards, &self.config);
+        drop(holders);
+        for around in branches {
             let (branch, shards) = (self.branches.len(), around.shards.clone());
             self.branches.push(around);
             self.hedges.dissolved(old);
@@ -261,6 +278,16 @@ impl Run {
             }
         }
     }
+}
+
+/// Whom the shards of a request may be asked of.
+pub(super) fn holders<'a>(
+    engine: &Gatherer,
+    routing: &'a Arc<RoutingSnapshot>,
+    request: &v1::SearchRequest,
+) -> Option<plan::Holders<'a>> {
+    let (version, beside) = (Version(request.version), Version(request.beside));
+    engine.together.holders(routing, &request.corpus, version, beside)
 }
 
 /// The outcome of shards whose attempt failed with `class`; `started` when some of its work was done.

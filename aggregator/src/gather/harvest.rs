@@ -21,6 +21,7 @@ impl Run {
             Decision::AllBut => "no answer when all but the allowed number had come",
             Decision::Adaptive => "no answer when enough had come and the wait for stragglers was over",
             Decision::Cancelled => "the caller left before the answer",
+            Decision::Lost => "not waited for, because another shard was lost",
         };
         for index in 0..self.attempts.len() {
             let attempt = &self.attempts[index];
@@ -41,7 +42,7 @@ impl Run {
             // Too slow for this query: as good as that wait for the next one. An aggregator that passed on something is
             // not to blame for a leaf below it.
             let blamed = !attempt.won || self.branches[attempt.branch].through == Through::Leaf;
-            let late = blamed && decision != Decision::Cancelled;
+            let late = blamed && !matches!(decision, Decision::Cancelled | Decision::Lost);
             attempt.told(if late { Ending::Late } else { Ending::Nothing });
             let fate = if attempt.won { Fate::Won } else { Fate::Cancelled };
             self.end(index, fate);

@@ -77,6 +77,11 @@ impl Ledger {
         !self.unsent.is_empty()
     }
 
+    /// Whether an attempt for it runs.
+    pub fn is_pending(&self, shard: u32) -> bool {
+        self.line(shard).pending > 0
+    }
+
     /// Whether the shard is not settled.
     pub fn is_open(&self, shard: u32) -> bool {
         !self.line(shard).settled
@@ -202,6 +207,10 @@ impl Ledger {
             Outcome::Skipped { pruned: true } => {
                 self.progress.answered += 1;
                 self.progress.covered = self.progress.covered.saturating_add(line.documents);
+            }
+            Outcome::Unavailable => self.progress.lost += 1,
+            Outcome::Failed(class) if class.retryable() || class == ErrorClass::Cancelled => {
+                self.progress.lost += 1;
             }
             _ => {}
         }

@@ -109,7 +109,7 @@ impl Run {
 
     /// Asks again what may hold more of the page, and waits for it.
     pub(super) async fn widen(&mut self, decision: Decision) -> Decision {
-        if decision == Decision::Cancelled || self.narrow.full.is_empty() {
+        if matches!(decision, Decision::Cancelled | Decision::Lost) || self.narrow.full.is_empty() {
             return decision;
         }
         loop {

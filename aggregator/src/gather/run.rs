@@ -25,6 +25,7 @@ use super::{
     hedging::Hedges,
     ledger::Ledger,
     narrow::Narrow,
+    newer::Newer,
     schedule::Schedule,
 };
 use crate::{config::GatherConfig, merge::HitMerge, plan::Branch};
@@ -59,8 +60,11 @@ pub struct Run {
     pub(super) hits_this_turn: usize,
     pub(super) narrow: Narrow,
     pub(super) hedges: Hedges,
-    /// Attempts numbered so far.
+    /// Attempts numbered so far. A root that asks one query twice says in `attempt_id` which numbers it has used.
     pub(super) numbered: u64,
+    /// Ends where a shard is lost, because the caller has something better.
+    pub(super) whole: bool,
+    pub(super) newer: Newer,
     completion: Completion,
     withdrawals: Option<mpsc::Receiver<Withdrawal>>,
     timer: Pin<Box<Sleep>>,
@@ -84,7 +88,9 @@ impl Run {
             template: Self::template(&request),
             ledger: Ledger::new(&request.shards),
             hedges: Hedges::new(&config, &request),
-            numbered: 0,
+            numbered: if request.level == 0 { request.attempt_id } else { 0 },
+            whole: false,
+            newer: Newer::default(),
             merge: HitMerge::of(&request),
             timer: Box::pin(sleep_until(schedule.finish_at)),
             gone: Box::pin(context.cancel.clone().cancelled_owned()),
@@ -128,6 +134,9 @@ impl Run {
     pub async fn advance(&mut self, linger: Option<Duration>) -> Option<Decision> {
         loop {
             let now = Instant::now();
+            if self.gives_up() {
+                return Some(Decision::Lost);
+            }
             let wake = match self.completion.decide(now, self.ledger.progress()) {
                 Verdict::Wait(until) => until,
                 Verdict::Finish(decision) if now >= self.schedule.finish_at + DRAIN => return Some(decision),
@@ -150,7 +159,9 @@ impl Run {
                 }
             }
             self.send_hedges(now);
-            let wake = [self.flush_at, self.hedges.next()].into_iter().flatten().fold(wake, Instant::min);
+            self.wait_ends(now);
+            let others = [self.flush_at, self.hedges.next(), self.newer.until()];
+            let wake = others.into_iter().flatten().fold(wake, Instant::min);
             match self.next(wake).await {
                 Event::CallerGone => return Some(Decision::Cancelled),
                 event => self.handle(event),
@@ -177,6 +188,7 @@ impl Run {
                     return Event::Call(call, say(said));
                 }
                 Some(()) = self.cancels.next(), if !self.cancels.is_empty() => {}
+                snapshot = self.newer.next() => return Event::Newer(snapshot),
                 () = &mut self.timer => return Event::Due,
             }
         }
@@ -204,6 +216,7 @@ impl Run {
                 let open = self.withdraw(&shards);
                 let _caller_may_be_gone = count.send(open);
             }
+            Event::Newer(snapshot) => self.plan_by(snapshot),
             Event::Due | Event::CallerGone => {}
         }
     }

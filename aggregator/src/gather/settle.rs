@@ -26,6 +26,8 @@ struct Refused {
     started: bool,
     /// Its replicas were all tried below.
     exhausted: bool,
+    /// The node that was asked does not have it, and goes by the snapshot of this epoch.
+    wrong_epoch: u64,
 }
 
 impl Run {
@@ -73,6 +75,8 @@ impl Run {
         let attempt = &self.attempts[index];
         match attempt.refusal {
             _ if attempt.won => (Ending::Answered, Fate::Won),
+            // Asked for what it need not have: that says nothing of how it works.
+            Some(_) if attempt.unheld => (Ending::Reached, Fate::Failed),
             // Dropped or stopped by its leaf, because its twin had begun.
             Some(ErrorClass::Unavailable | ErrorClass::Cancelled) if self.has_twin(index) => {
                 (Ending::Nothing, Fate::Lost)
@@ -135,7 +139,7 @@ impl Run {
         let shard = attempt.shards[at];
         reply.shard = shard;
         let (node, branch, wanted) = (attempt.node.clone(), attempt.branch, self.request.version);
-        let mut refused_here = false;
+        let (mut refused_here, wrong_epoch) = (false, reply.wrong_epoch);
         if let Outcome::Answered { .. } = convert::outcome(&reply) {
             if reply.version != wanted {
                 let why = format!("{node}: answered from v{} where v{wanted} was asked", reply.version);
@@ -157,7 +161,14 @@ impl Run {
         } else {
             reply = self.refusal(&reply, &node.0);
         }
-        let class = class_of(&reply);
+        let mut class = class_of(&reply);
+        let mut started = matches!(convert::outcome(&reply), Outcome::Failed(_));
+        if wrong_epoch > 0 && class == ErrorClass::FailedPrecondition {
+            self.engine.metrics.wrong_epoch.inc();
+            self.attempts[index].unheld = true;
+            // Who does not have it has begun nothing.
+            (class, started) = (ErrorClass::Unavailable, false);
+        }
         if !refused_here && self.ledger.is_open(shard) {
             self.attempts[index].refusal.get_or_insert(class);
         }
@@ -167,10 +178,9 @@ impl Run {
         if let (ErrorClass::Overloaded, Some(flight), false) = (class, &self.attempts[index].flight, below) {
             flight.load().penalise(self.attempts[index].budget);
         }
-        let started = matches!(convert::outcome(&reply), Outcome::Failed(_));
         let exhausted = below && (started || class != ErrorClass::Unavailable);
         if self.ledger.refused(reply) {
-            refused.push(Refused { shard, class, started, exhausted });
+            refused.push(Refused { shard, class, started, exhausted, wrong_epoch });
         }
         None
     }
@@ -226,7 +236,13 @@ impl Run {
         let mut refused = Vec::new();
         for shard in open {
             if self.ledger.refused(missing(shard, self.request.version, &outcome, &node.0, reason.clone())) {
-                refused.push(Refused { shard, class: failure.class, started, exhausted: false });
+                refused.push(Refused {
+                    shard,
+                    class: failure.class,
+                    started,
+                    exhausted: false,
+                    wrong_epoch: 0,
+                });
             }
         }
         // What says nothing but that it is gone was not reached, whatever words the transport finds for it.
@@ -261,12 +277,20 @@ impl Run {
         let more = history.sent < self.hedges.config.max_attempts
             && history.tried.len() < self.branches[branch].candidates.len();
         let mut again: BTreeMap<Retry, Vec<u32>> = BTreeMap::new();
-        let mut hopeless = Vec::new();
-        for Refused { shard, class, started, exhausted } in refused {
+        let (mut hopeless, mut stale, mut epoch) = (Vec::new(), Vec::new(), 0);
+        for Refused { shard, class, started, exhausted, wrong_epoch } in refused {
             match history.left(class, started).filter(|_| more && !exhausted) {
                 Some(retry) => again.entry(retry).or_default().push(shard),
+                None if wrong_epoch > self.routing.epoch.0 => {
+                    stale.push(shard);
+                    epoch = epoch.max(wrong_epoch);
+                }
                 None => hopeless.push(shard),
             }
+        }
+        let node = self.attempts[index].node.clone();
+        if !self.await_newer(&stale, epoch, Some(&node)) {
+            hopeless.append(&mut stale);
         }
         if !self.around_aggregators(branch, &hopeless, &history) {
             self.give_up(&hopeless, &Outcome::TimedOut, "not asked again");
@@ -295,14 +319,14 @@ impl Run {
     }
 
     /// The retry as it may be sent: what never began is free within its fuse, and beyond it costs like the others.
-    fn afford(&mut self, retry: Retry, shards: usize) -> Option<Retry> {
+    pub(super) fn afford(&mut self, retry: Retry, shards: usize) -> Option<Retry> {
         if retry == Retry::Transparent && self.engine.hedging.may_retry() {
             return Some(Retry::Transparent);
         }
         self.engine.hedging.spend(&self.hedges.config, shards).then_some(Retry::Counted)
     }
 
-    fn unaffordable(&mut self, shards: &[u32]) {
+    pub(super) fn unaffordable(&mut self, shards: &[u32]) {
         const WORDS: &str = "not asked again, because the budget for extra work is spent";
         self.tail.budget_denied += 1;
         for shard in shards {

@@ -4,7 +4,7 @@ use super::{
     html::{escape, grouped, put, sentence},
     view::View,
 };
-use crate::answer::{Answer, Report, coverage::Missing};
+use crate::answer::{Answer, Report, Warning, coverage::Missing};
 
 /// Shards named for one way of ending.
 const NAMED: usize = 3;
@@ -104,9 +104,11 @@ pub fn block(view: &View, answer: &Answer) -> String {
         let (address, text) = (escape(&there.address()), escape(&meant.query));
         put!(html, "<p class=\"meant\">Did you mean <a href=\"{address}\">{text}</a>?</p>");
     }
-    if answer.warnings.iter().any(|warning| warning.query.is_empty()) {
+    // Which version answered is nothing that a reader could act on.
+    let of_the_query = |warning: &&Warning| warning.query.is_empty() && warning.code != "repinned";
+    if answer.warnings.iter().any(|warning| of_the_query(&warning)) {
         html.push_str("<ul class=\"warnings\" aria-label=\"About your query\">");
-        for warning in answer.warnings.iter().filter(|warning| warning.query.is_empty()) {
+        for warning in answer.warnings.iter().filter(of_the_query) {
             put!(html, "<li>{}</li>", escape(&sentence(&warning.message)));
         }
         html.push_str("</ul>");

@@ -113,7 +113,8 @@ fn failures_count_as_missing_and_never_as_covered() {
     let config = GatherConfig::default();
     let mut rule = Completion::new(Some(&asked), &config, start + ms(500), start + ms(460));
     // Four shards: two failed, one answered, one open; two are missing already.
-    let progress = Progress { shards: 4, open: 1, answered: 1, documents: 400, covered: 100 };
+    let progress =
+        Progress { shards: 4, open: 1, answered: 1, documents: 400, covered: 100, ..Default::default() };
     assert_eq!(rule.decide(start, &progress), Verdict::Wait(start + ms(460)));
 }
 
@@ -122,7 +123,8 @@ fn nothing_answered_is_never_enough() {
     let start = Instant::now();
     let config = GatherConfig { enough_coverage: 0.01, ..Default::default() };
     let mut rule = Completion::new(None, &config, start + ms(500), start + ms(460));
-    let mut progress = Progress { shards: 4, open: 4, answered: 0, documents: 0, covered: 0 };
+    let mut progress =
+        Progress { shards: 4, open: 4, answered: 0, documents: 0, covered: 0, ..Default::default() };
     assert_eq!(rule.decide(start, &progress), Verdict::Wait(start + ms(460)));
     // Shards without documents are counted as shards.
     (progress.open, progress.answered) = (1, 3);

@@ -28,7 +28,8 @@ fn the_first_whole_answer_settles_and_later_ones_are_late() {
     ledger.sent(&[0]);
     assert_eq!(ledger.answered(answer(0, 10, v1::Cut::None), &"a".into()), Accepted::Settled);
     assert_eq!(ledger.answered(answer(0, 10, v1::Cut::None), &"b".into()), Accepted::Late);
-    let expected = Progress { shards: 2, open: 1, answered: 1, documents: 30, covered: 10 };
+    let expected =
+        Progress { shards: 2, open: 1, answered: 1, documents: 30, covered: 10, ..Default::default() };
     assert_eq!(*ledger.progress(), expected);
     ledger.give_up(1, || failure(1, Outcome::TimedOut, "late"));
     let (replies, children) = ledger.into_replies();
@@ -120,4 +121,16 @@ fn what_was_taken_is_freed_and_not_taken_again() {
     assert!(ledger.bytes() == 0 && !ledger.has_unsent());
     ledger.answered(answer(1, 10, v1::Cut::None), &"a".into());
     assert_eq!(ledger.take_unsent()[0].shard, 1);
+}
+
+#[test]
+fn what_nobody_could_be_asked_for_is_lost_and_what_came_late_is_not() {
+    let mut ledger = ledger(&[10, 10, 10, 10, 10]);
+    ledger.give_up(0, || failure(0, Outcome::TimedOut, "late"));
+    ledger.give_up(1, || failure(1, Outcome::Shed, "busy"));
+    ledger.give_up(2, || failure(2, Outcome::Failed(ErrorClass::InvalidArgument), "wrong"));
+    assert_eq!(ledger.progress().lost, 0);
+    ledger.give_up(3, || failure(3, Outcome::Unavailable, "nobody"));
+    ledger.give_up(4, || failure(4, Outcome::Failed(ErrorClass::DataLoss), "damaged"));
+    assert_eq!(ledger.progress().lost, 2);
 }
