@@ -27,8 +27,10 @@ fn meminfo(text: &str) -> Option<u64> {
 fn cgroup(max: &str, current: &str, stat: &str) -> Option<u64> {
     let max: u64 = max.trim().parse().ok()?;
     let current: u64 = current.trim().parse().ok()?;
-    let caches =
-        stat.lines().filter_map(|line| line.strip_prefix("inactive_file ")?.trim().parse::<u64>().ok());
+    let caches = stat.lines().filter_map(|line| {
+        let bytes = line.strip_prefix("inactive_file ").or_else(move || line.strip_prefix("active_file "))?;
+        bytes.trim().parse::<u64>().ok()
+    });
     Some(max.saturating_sub(current.saturating_sub(caches.sum())))
 }
 
@@ -40,7 +42,7 @@ mod tests {
     fn what_the_system_says_is_read() {
         assert_eq!(meminfo("MemTotal:  9 kB\nMemAvailable:    2048 kB\n"), Some(2 << 20));
         assert_eq!(meminfo("MemTotal: 9 kB\n"), None);
-        assert_eq!(cgroup("1000\n", "800\n", "anon 1\ninactive_file 300\n"), Some(500));
+        assert_eq!(cgroup("1000\n", "800\n", "anon 1\ninactive_file 300\nactive_file 100\n"), Some(600));
         assert_eq!(cgroup("max\n", "800\n", ""), None);
         assert!(available().is_some_and(|bytes| bytes > 0));
     }

@@ -40,8 +40,11 @@ pub struct LeafConfig {
     pub warm_percent: u32,
     /// Longest that warming one shard may take; it is served then as it is. Default: 30s.
     pub warm_limit: Time,
-    /// Where files of a remote store are kept; not used with a local one. Default: cache.
+    /// Where files of a remote store are kept; not used with a local one, unless `cache_local`. Default: cache.
     pub cache_dir: String,
+    /// Copies files of a local store to `cache_dir` too, instead of mapping them in place: for one on a network mount.
+    /// Default: false.
+    pub cache_local: bool,
     /// Bytes a second that fetching one shard may take; 0: as fast as it goes. Default: 0B.
     pub fetch_rate: Size,
     /// Shards that finish within this time of each other share one reply. Longer saves messages, shorter shows the
@@ -76,6 +79,7 @@ impl Default for LeafConfig {
             warm_percent: 50,
             warm_limit: Time::ms(30_000),
             cache_dir: "cache".to_owned(),
+            cache_local: false,
             fetch_rate: Size(0),
             coalesce: Time(std::time::Duration::from_micros(500)),
             lease_grace: Time::ms(2000),
@@ -136,7 +140,11 @@ impl Section for LeafConfig {
         ("retain", "how long a replaced version answers on; 0s..7d"),
         ("warm_percent", "percent of a core for verifying and warming beside a served version; 1..100"),
         ("warm_limit", "longest time to warm one shard; 100ms..1h"),
-        ("cache_dir", "where files of a remote store are kept; not used with a local one"),
+        (
+            "cache_dir",
+            "where files of a remote store are kept; not used with a local one, unless cache_local",
+        ),
+        ("cache_local", "copies files of a local store too: for one on a network mount"),
         ("fetch_rate", "bytes a second that fetching one shard may take; 0B: as fast as it goes"),
         ("coalesce", "shards that finish within this time share one reply; 0s..10ms"),
         ("lease_grace", "how long a view outlives the searches that used it; 0s..1min"),
@@ -147,7 +155,7 @@ impl Section for LeafConfig {
         (
             "fault",
             "faults on purpose, for tests only: hiccup_probability 0..1, hiccup_min and hiccup_max up to 1min, delay \
-             up to 1min, error_probability 0..1",
+             up to 1min, error_probability 0..1, kill_at",
         ),
     ];
 
@@ -223,6 +231,7 @@ mod tests {
             warm_percent: 0,
             warm_limit: Time::ms(3_600_001),
             cache_dir: String::new(),
+            cache_local: true,
             fetch_rate: Size(u64::MAX),
             coalesce: Time::ms(11),
             lease_grace: Time::ms(60_001),
@@ -232,8 +241,8 @@ mod tests {
             allow_faults: false,
             fault: FaultConfig { delay: Time::ms(1), ..FaultConfig::default() },
         };
-        // allow_faults, memory and fetch_rate have no bounds.
-        assert_eq!(wild.problems().len() + 3, documented.len(), "{:?}", wild.problems());
+        // allow_faults, cache_local, memory and fetch_rate have no bounds.
+        assert_eq!(wild.problems().len() + 4, documented.len(), "{:?}", wild.problems());
         let allowed = LeafConfig { allow_faults: true, fault: wild.fault, ..LeafConfig::default() };
         assert!(allowed.problems().is_empty());
         assert!(LeafConfig::default().search_threads() > 0);
@@ -252,6 +261,7 @@ mod tests {
             hiccup_max: Time::ms(220),
             delay: Time::ms(3),
             error_probability: 0.5,
+            kill_at: String::new(),
         };
         assert_eq!(config.fault, fault);
         let keys: Vec<_> = problems.into_iter().map(|problem| problem.key).collect();

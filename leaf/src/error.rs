@@ -1,6 +1,8 @@
 //! Errors of the leaf. Bad input names the field at fault; what damages a shard is `DataLoss`, so that the caller tries
 //! another replica and this one quarantines its copy.
 
+use std::io;
+
 use canopy_common::{
     error::{Classify, ErrorClass, Failure},
     ids::ShardId,
@@ -45,16 +47,16 @@ pub enum Error {
     Indexer(#[from] canopy_indexer::error::Error),
     /// It does not fit.
     #[error(
-        "shard {shard} needs {need} bytes of {what} and {free} are free; make room, or place it elsewhere"
+        "insufficient {what}: shard {shard} needs {need} and {free} are free; make room, or place it elsewhere"
     )]
     NoRoom {
-        /// Of what: memory or disk.
+        /// Of what: memory or disk (bytes), file handles, mapped files.
         what: &'static str,
         /// The shard.
         shard: ShardId,
-        /// Bytes needed.
+        /// How much is needed.
         need: u64,
-        /// Bytes free.
+        /// How much is free.
         free: u64,
     },
     /// The file system.
@@ -63,7 +65,7 @@ pub enum Error {
         /// The path.
         path: String,
         /// Why.
-        source: std::io::Error,
+        source: io::Error,
     },
 }
 
@@ -90,7 +92,17 @@ impl Error {
 impl Error {
     /// Whether waiting does not help: somebody has to do something.
     pub fn needs_somebody(&self) -> bool {
-        self.everywhere() || matches!(self, Self::NoRoom { .. })
+        self.everywhere() || self.lacks_room()
+    }
+
+    /// Whether it is for want of memory, disk or handles.
+    pub fn lacks_room(&self) -> bool {
+        use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+        match self {
+            Self::NoRoom { .. } => true,
+            Self::Io { source, .. } => matches!(source.kind(), StorageFull | QuotaExceeded | FileTooLarge),
+            _ => false,
+        }
     }
 
     /// Whether it is the version's fault and not this leaf's, so that no leaf can do better.
@@ -98,7 +110,13 @@ impl Error {
         use canopy_format::error::Error as Format;
         match self {
             Self::Format(error) => {
-                matches!(error, Format::NewerFormat { .. } | Format::OtherAnalysis { .. } | Format::Schema(_))
+                matches!(
+                    error,
+                    Format::NewerFormat { .. }
+                        | Format::OtherAnalysis { .. }
+                        | Format::Untrusted { .. }
+                        | Format::Schema(_)
+                )
             }
             Self::Invalid { .. } | Self::Indexer(_) => true,
             _ => false,
@@ -152,5 +170,8 @@ mod tests {
         assert_eq!((failure.field.as_deref(), failure.limit), (Some("slop"), Some(64)));
         let damaged = Error::Damaged { shard: ShardId::new("main", 1), reason: "no keys".into() };
         assert!(Failure::from(damaged).class.retryable());
+        let full = |kind| Error::Io { path: "cache".into(), source: io::Error::from(kind) };
+        assert!(full(io::ErrorKind::StorageFull).needs_somebody());
+        assert!(!full(io::ErrorKind::TimedOut).needs_somebody());
     }
 }

@@ -36,7 +36,24 @@ pub struct FaultConfig {
     pub delay: Time,
     /// Share of searches that fail instead. Default: 0.
     pub error_probability: f64,
+    /// Where in the exchange of one version of a shard for another the process is killed; one of [`KILL_POINTS`]; empty:
+    /// nowhere. Default: "".
+    pub kill_at: String,
 }
+
+/// Where a process can be killed on purpose while it exchanges a version.
+pub const KILL_POINTS: [&str; 10] = [
+    "fetch.begun",
+    "fetch.half",
+    "fetch.whole",
+    "verify.half",
+    "open.mapped",
+    "warm.half",
+    "swap.before",
+    "swap.after",
+    "retire.before",
+    "retire.after",
+];
 
 impl Default for FaultConfig {
     fn default() -> Self {
@@ -47,11 +64,24 @@ impl Default for FaultConfig {
             hiccup_max: none,
             delay: none,
             error_probability: 0.0,
+            kill_at: String::new(),
         }
     }
 }
 
 impl FaultConfig {
+    /// A point is reached: the process ends here, as by a lost machine, when that is asked for.
+    pub fn point(&self, name: &str) {
+        if self.kill_at != name {
+            return;
+        }
+        tracing::warn!(name, "killed on purpose; see [leaf.fault]");
+        // SAFETY: plain calls; nothing of this process runs after the second.
+        unsafe {
+            libc::kill(libc::getpid(), libc::SIGKILL);
+        }
+    }
+
     /// What is wrong, by key within `[leaf.fault]`.
     pub fn problems(&self) -> Vec<(&'static str, String)> {
         let mut found = Vec::new();
@@ -66,6 +96,9 @@ impl FaultConfig {
             if value > LONGEST {
                 found.push((key, format!("{value} is above {LONGEST}")));
             }
+        }
+        if !self.kill_at.is_empty() && !KILL_POINTS.contains(&self.kill_at.as_str()) {
+            found.push(("kill_at", format!("{:?} is none of {}", self.kill_at, KILL_POINTS.join(", "))));
         }
         if self.hiccup_min > self.hiccup_max {
             found.push(("hiccup_min", format!("{} is above hiccup_max", self.hiccup_min)));
@@ -138,6 +171,7 @@ mod tests {
             hiccup_max: Time::ms(220),
             delay: Time::ms(3),
             error_probability: 0.25,
+            kill_at: "swap.before".to_owned(),
         };
         assert!(config.problems().is_empty() && config.any() && !FaultConfig::default().any());
         let dice = Dice::seeded(5);
@@ -158,10 +192,11 @@ mod tests {
             hiccup_min: Time::ms(5),
             delay: Time::ms(60_001),
             error_probability: f64::NAN,
+            kill_at: "lunch".to_owned(),
             ..FaultConfig::default()
         };
         let keys: Vec<_> = wrong.problems().into_iter().map(|problem| problem.0).collect();
-        assert_eq!(keys, ["hiccup_probability", "error_probability", "delay", "hiccup_min"]);
+        assert_eq!(keys, ["hiccup_probability", "error_probability", "delay", "kill_at", "hiccup_min"]);
     }
 
     #[tokio::test]

@@ -58,10 +58,17 @@ impl Leases {
         self.begun.elapsed().as_micros() as u64
     }
 
-    /// A query with this deadline leases the view; the number for its reply.
-    pub fn hold(&self, serving: &Serving, deadline: Deadline) -> u64 {
+    /// A query with this deadline leases the view; the number for its reply. A view that was retired while the query searched it
+    /// is found again from here on.
+    pub fn hold(&self, serving: &Arc<Serving>, deadline: Deadline) -> u64 {
         let until = self.now_us() + (deadline.remaining() + self.grace).as_micros() as u64;
-        serving.leased_until_us.fetch_max(until, Ordering::Relaxed);
+        serving.leased_until_us.fetch_max(until, Ordering::SeqCst);
+        if serving.retired() {
+            let mut table = self.table.lock();
+            if !serving.revoked.load(Ordering::SeqCst) {
+                table.insert(serving.lease, serving.clone());
+            }
+        }
         serving.lease
     }
 
@@ -71,19 +78,26 @@ impl Leases {
         (!self.ended(&found)).then_some(found)
     }
 
+    /// Whether a query has the view that may still ask for it.
+    pub fn held(&self, serving: &Serving) -> bool {
+        serving.leased_until_us.load(Ordering::SeqCst) > self.now_us()
+    }
+
     fn ended(&self, serving: &Serving) -> bool {
-        serving.retired() && serving.leased_until_us.load(Ordering::Relaxed) <= self.now_us()
+        serving.retired() && !self.held(serving)
     }
 
     /// The view is served no more; its leases run on.
     pub fn retire(&self, serving: &Serving) {
-        serving.retired.store(true, Ordering::Relaxed);
+        serving.retired.store(true, Ordering::SeqCst);
         self.sweep();
     }
 
     /// The view must not be read any more.
     pub fn revoke(&self, serving: &Serving) {
-        self.table.lock().remove(&serving.lease);
+        let mut table = self.table.lock();
+        serving.revoked.store(true, Ordering::SeqCst);
+        table.remove(&serving.lease);
     }
 
     /// Lets go of views whose last lease has ended, and of the oldest beyond the limit.
@@ -154,6 +168,22 @@ mod tests {
         drop(old);
         leases.sweep();
         assert!(leases.is_empty() && held.upgrade().is_none(), "its files are let go");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_view_that_retires_while_it_is_searched_is_there_for_the_fetch() {
+        let leases = Leases::new(9, Duration::from_millis(100), 8);
+        let (old, bad) = (serving(&leases, 1), serving(&leases, 2));
+        leases.retire(&old);
+        leases.retire(&bad);
+        leases.revoke(&bad);
+        assert!(leases.find(old.lease).is_none());
+        leases.hold(&old, after_ms(50));
+        leases.hold(&bad, after_ms(50));
+        assert!(leases.find(old.lease).is_some() && leases.find(bad.lease).is_none());
+        tokio::time::advance(Duration::from_millis(151)).await;
+        leases.sweep();
+        assert!(leases.is_empty());
     }
 
     #[tokio::test(start_paused = true)]

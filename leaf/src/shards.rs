@@ -2,6 +2,7 @@
 //! or a rollback ([`lifecycle`]): admit, fetch ([`stage`]), verify, open, warm ([`open`]), publish, and back
 //! ([`quarantine`], retire).
 
+pub mod background;
 pub mod directory;
 pub mod fault;
 pub mod files;

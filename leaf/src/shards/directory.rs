@@ -34,9 +34,12 @@ pub struct Serving {
     pub lease: u64,
     /// Where its files can be read again; `None`: nowhere.
     pub source: Option<Source>,
+    /// Searches that found it.
+    pub(crate) asked: AtomicU64,
     pub(crate) suspected: AtomicBool,
     pub(crate) leased_until_us: AtomicU64,
     pub(crate) retired: AtomicBool,
+    pub(crate) revoked: AtomicBool,
 }
 
 impl Serving {
@@ -55,9 +58,11 @@ impl Serving {
             probe: Arc::new(probe),
             lease,
             source: None,
+            asked: AtomicU64::new(0),
             suspected: AtomicBool::new(false),
             leased_until_us: AtomicU64::new(0),
             retired: AtomicBool::new(false),
+            revoked: AtomicBool::new(false),
         }
     }
 }
@@ -65,7 +70,7 @@ impl Serving {
 impl Serving {
     /// Whether it is served no more.
     pub fn retired(&self) -> bool {
-        self.retired.load(Ordering::Relaxed)
+        self.retired.load(Ordering::SeqCst)
     }
 }
 

@@ -20,7 +20,13 @@ use tantivy::directory::{
 
 use memmap2::{Advice, Mmap};
 
-use super::fault::Watch;
+use super::{
+    background::{self, Priority},
+    fault::Watch,
+};
+
+/// Bytes that are mapped in or out at a time; whole pages.
+const PIECE: usize = 1 << 20;
 
 /// One mapped file. The watch is given up before the mapping.
 struct Mapped {
@@ -28,9 +34,45 @@ struct Mapped {
     bytes: OwnedBytes,
 }
 
+/// Mappings that end together. The last to have them may be a query; unmapping much takes long, and every page fault of
+/// the process waits meanwhile, so it happens elsewhere and piece by piece.
+#[derive(Default)]
+struct Mappings(BTreeMap<PathBuf, Mapped>);
+
+impl Drop for Mappings {
+    fn drop(&mut self) {
+        let files = std::mem::take(&mut self.0);
+        if files.values().all(|mapped| mapped.bytes.len() < PIECE) {
+            return;
+        }
+        let work = move || {
+            for mapped in files.values() {
+                pieces(&mapped.bytes, libc::MADV_DONTNEED, &mut || true);
+            }
+        };
+        // Without a thread they end here.
+        let _ended_either_way = background::start("unmap", Priority::Low, work);
+    }
+}
+
+/// Gives advice on a mapping, a piece at a time, as long as `goes_on`. Advice that the kernel does not know changes nothing.
+fn pieces(bytes: &OwnedBytes, advice: libc::c_int, goes_on: &mut dyn FnMut() -> bool) {
+    for piece in bytes.as_slice().chunks(PIECE) {
+        // SAFETY: the range lies in a live mapping of a file, from its beginning in steps of whole pages. Neither advice
+        // changes what is read there: pages of a file that were dropped are read again. What can't be read is an error
+        // of this call, and of whoever reads it later.
+        unsafe {
+            libc::madvise(piece.as_ptr().cast_mut().cast(), piece.len(), advice);
+        }
+        if !goes_on() {
+            return;
+        }
+    }
+}
+
 /// Verified files by name. Cheap to clone; clones share the mappings.
 #[derive(Clone, Default)]
-pub struct ShardFiles(Arc<BTreeMap<PathBuf, Mapped>>);
+pub struct ShardFiles(Arc<Mappings>);
 
 impl ShardFiles {
     /// Maps verified open files by name.
@@ -44,23 +86,38 @@ impl ShardFiles {
             };
             mapped.insert(name, file);
         }
-        Ok(Self(Arc::new(mapped)))
+        Ok(Self(Arc::new(Mappings(mapped))))
     }
 
     /// A file of which a part could not be read since it was mapped (a bad disk, a file that was cut): whatever was
     /// answered from it may be wrong.
     pub fn unreadable(&self) -> Option<&Path> {
         let faulted = |mapped: &Mapped| mapped.watch.as_ref().is_some_and(Watch::faulted);
-        self.0.iter().find(|(_, mapped)| faulted(mapped)).map(|(name, _)| name.as_path())
+        self.0.0.iter().find(|(_, mapped)| faulted(mapped)).map(|(name, _)| name.as_path())
+    }
+
+    /// Puts what a query may touch at any place (dictionaries, postings, columns) into memory and into the page tables, a
+    /// piece at a time, as long as `goes_on`. Positions and stored documents come as they are asked for, which is what
+    /// the manifest's estimate of memory counts with.
+    pub fn prefault(&self, goes_on: &mut dyn FnMut() -> bool) {
+        let everywhere = |(name, _): &(&PathBuf, &Mapped)| {
+            !name.extension().is_some_and(|extension| extension == "store" || extension == "pos")
+        };
+        for (_, mapped) in self.0.0.iter().filter(everywhere) {
+            if !goes_on() {
+                return;
+            }
+            pieces(&mapped.bytes, libc::MADV_POPULATE_READ, goes_on);
+        }
     }
 
     /// Bytes of all files.
     pub fn bytes(&self) -> u64 {
-        self.0.values().map(|mapped| mapped.bytes.len() as u64).sum()
+        self.0.0.values().map(|mapped| mapped.bytes.len() as u64).sum()
     }
 
     fn get(&self, path: &Path) -> Result<&OwnedBytes, OpenReadError> {
-        let found = self.0.get(path).map(|mapped| &mapped.bytes);
+        let found = self.0.0.get(path).map(|mapped| &mapped.bytes);
         found.ok_or_else(|| OpenReadError::FileDoesNotExist(path.to_owned()))
     }
 }
@@ -79,7 +136,7 @@ fn map_file(name: &Path, file: &File) -> io::Result<Mapped> {
 
 impl std::fmt::Debug for ShardFiles {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_set().entries(self.0.keys()).finish()
+        f.debug_set().entries(self.0.0.keys()).finish()
     }
 }
 
@@ -93,7 +150,7 @@ impl Directory for ShardFiles {
     }
 
     fn exists(&self, path: &Path) -> Result<bool, OpenReadError> {
-        Ok(self.0.contains_key(path))
+        Ok(self.0.0.contains_key(path))
     }
 
     fn atomic_read(&self, path: &Path) -> Result<Vec<u8>, OpenReadError> {

@@ -10,6 +10,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
@@ -18,20 +19,26 @@ use canopy_common::{
     drain::Drain,
     ids::{NodeId, Version},
 };
-use canopy_format::store::{Found, PassedOver, VersionStore};
+use canopy_format::{
+    manifest::{Manifest, ShardEntry},
+    store::{Found, PassedOver, VersionStore},
+};
 use canopy_indexer::index_schema::IndexSchema;
 use canopy_topology::routing::{Routing, RoutingSnapshot};
+use parking_lot::Mutex;
 use tokio::{
-    sync::Mutex,
+    sync::OnceCell,
     task::JoinSet,
     time::{Instant, sleep_until},
 };
 
 use super::{
     Place, Serving, Shards, State,
+    background::{self, Priority},
     open::{Job, Opened, Release},
     pace::Pace,
-    room, stage,
+    room::Amounts,
+    stage,
 };
 use crate::{
     config::LeafConfig,
@@ -39,8 +46,14 @@ use crate::{
     recent::Recent,
 };
 
+mod keep;
+
+use keep::Going;
+
 /// Pause before what failed is tried again.
-const AGAIN: Duration = Duration::from_secs(5);
+pub(super) const AGAIN: Duration = Duration::from_secs(5);
+/// Pause before room that comes by itself is asked for again.
+const SOON: Duration = Duration::from_secs(1);
 
 /// What opening and keeping shards needs.
 pub struct Lifecycle {
@@ -54,7 +67,8 @@ pub struct Lifecycle {
     pub recent: Arc<Recent>,
     /// Leaving ends the work.
     pub drain: Drain,
-    releases: Mutex<BTreeMap<Wanted, Arc<Release>>>,
+    releases: Mutex<BTreeMap<Wanted, Arc<OnceCell<Arc<Release>>>>>,
+    going: Mutex<Going>,
 }
 
 /// A version of a corpus as it is wanted.
@@ -66,13 +80,16 @@ enum End {
     GivenUp,
     /// Not now: tried again.
     Later(Error),
+    /// Not before something else has gone, which it does by itself.
+    Wait(Error),
     /// Not ever, as things are.
     Never(Error),
     Damaged(Error),
 }
 
 impl Lifecycle {
-    /// For the shards of one leaf.
+    /// For the shards of one leaf. Files that are fetched lie in a directory of its own, since several leaves of one machine may
+    /// be told the same one and each removes what it does not hold.
     pub fn new(
         store: VersionStore,
         shards: Arc<Shards>,
@@ -80,7 +97,13 @@ impl Lifecycle {
         recent: Arc<Recent>,
         drain: Drain,
     ) -> Self {
-        Self { store, shards, config, recent, drain, releases: Mutex::default() }
+        let copied = config.cache_local && store.local().is_some();
+        let store = if copied { store.at_a_distance() } else { store };
+        let cache_dir = Path::new(&config.cache_dir).join(&*shards.node.0).to_string_lossy().into_owned();
+        let store = store.cached_in(&cache_dir);
+        let config = LeafConfig { cache_dir, ..config };
+        let going = Mutex::new(Going::new(config.retain.0));
+        Self { store, shards, config, recent, drain, releases: Mutex::default(), going }
     }
 
     /// Follows the routing snapshot until draining begins.
@@ -89,28 +112,37 @@ impl Lifecycle {
         let mut work = JoinSet::new();
         loop {
             while work.len() < self.at_once()
-                && let Some(place) = self.shards.board.start(Instant::now())
+                && let Some((place, was)) = self.shards.board.start(Instant::now())
             {
                 let this = self.clone();
                 work.spawn(async move {
+                    if was == State::Quarantined {
+                        this.forget(&place).await;
+                    }
                     let end = this.bring(&place).await;
-                    this.settle(place, end);
+                    this.settle(place, end).await;
                 });
             }
-            let idle = work.len() < self.at_once();
-            let due = self.shards.board.due(idle).unwrap_or_else(|| Instant::now() + AGAIN);
+            let due = self.due(work.len() < self.at_once());
             tokio::select! {
                 biased;
                 () = self.drain.wait_started() => return,
-                snapshot = following.next() => self.follow(&snapshot).await,
+                snapshot = following.next() => self.follow(&snapshot),
                 Some(done) = work.join_next(), if !work.is_empty() => {
                     if let Err(error) = done {
                         tracing::error!(%error, "opening a shard was broken off");
                     }
                 }
-                () = sleep_until(due) => self.retire(),
+                () = sleep_until(due) => self.retire().await,
             }
         }
+    }
+
+    /// When to look again: what a query found damaged, and what its last query let go of, is nobody's event.
+    fn due(&self, idle: bool) -> Instant {
+        let now = Instant::now();
+        let at_the_latest = now + if self.going.lock().is_empty() { AGAIN } else { SOON };
+        self.shards.board.due(idle).map_or(at_the_latest, |due| due.min(at_the_latest))
     }
 
     /// Beside running queries: one.
@@ -122,50 +154,26 @@ impl Lifecycle {
         }
     }
 
-    async fn follow(&self, snapshot: &RoutingSnapshot) {
+    fn follow(&self, snapshot: &RoutingSnapshot) {
         if !snapshot.known() {
             return;
         }
         let wanted = wanted(snapshot, &self.shards.node);
-        self.shards.board.follow(&wanted, Instant::now(), self.config.retain.0);
+        let gone = self.shards.board.follow(&wanted, Instant::now(), self.config.retain.0);
         let releases: BTreeSet<_> =
             wanted.iter().map(|place| (place.corpus.clone(), place.version)).collect();
-        self.releases.lock().await.retain(|release, _| releases.contains(release));
+        self.releases.lock().retain(|release, _| releases.contains(release));
+        self.going.lock().known(gone, Instant::now());
     }
 
-    /// Lets go of what was kept long enough.
-    fn retire(&self) {
-        for (place, line) in self.shards.board.retired(Instant::now()) {
-            let snapshot = self.shards.directory.snapshot();
-            let version = line.version.or(place.version);
-            let held = version.and_then(|version| snapshot.version(&place.corpus, version));
-            if let Some(serving) = held.and_then(|shards| shards.get(&place.shard.to_string())) {
-                tracing::info!(corpus = &*place.corpus, shard = %place.shard, version = %serving.view.version, "shard retired");
-                self.shards.retire(serving);
-            }
-            self.forget(&place);
-        }
-    }
-
-    /// Deletes what was fetched for a shard that is not held any more.
-    fn forget(&self, place: &Place) {
-        if self.store.local().is_none()
-            && let Some(version) = place.version
-        {
-            let gone = stage::forget(&self.config.cache_dir, &place.corpus, version, &place.shard);
-            if let Err(error) = gone {
-                tracing::warn!(corpus = &*place.corpus, shard = %place.shard, %version, %error, "fetched files could not be deleted");
-            }
-        }
-    }
-
-    /// The version of a line, read once.
+    /// The version of a line, read once, by whoever is the first to need it. The others of that version wait for him, and
+    /// nobody else does.
     async fn release(&self, place: &Place) -> Result<Arc<Release>> {
-        let mut releases = self.releases.lock().await;
-        let key = (place.corpus.clone(), place.version);
-        if let Some(release) = releases.get(&key) {
-            return Ok(release.clone());
-        }
+        let once = self.releases.lock().entry((place.corpus.clone(), place.version)).or_default().clone();
+        once.get_or_try_init(|| self.read_release(place)).await.cloned()
+    }
+
+    async fn read_release(&self, place: &Place) -> Result<Arc<Release>> {
         let corpus = &*place.corpus;
         let Found { manifest, passed_over } = self.store.to_serve(corpus, place.version).await?;
         for PassedOver { version: newer, reason } in &passed_over {
@@ -173,9 +181,7 @@ impl Lifecycle {
         }
         self.shards.board.pass_over(corpus, passed_over);
         let schema = IndexSchema::new(&manifest.schema)?;
-        let release = Arc::new(Release { manifest, schema });
-        releases.insert(key, release.clone());
-        Ok(release)
+        Ok(Arc::new(Release { manifest, schema }))
     }
 
     /// Brings one shard to an end, good or bad.
@@ -191,31 +197,65 @@ impl Lifecycle {
             let reason = format!("{version} has no shard {shard}; its shards are: {}", held.join(", "));
             return End::Never(Error::invalid("placements", reason));
         };
-        let board = &self.shards.board;
-        if let Err(error) = room::check(board.resident(), &entry, self.config.memory.0) {
-            return End::Later(error);
+        let limits = Amounts::limits(self.config.memory.0);
+        if let Err(error) = self.shards.board.reserve(place, manifest.version, &entry, &limits) {
+            return self.no_room(error);
         }
-        board.update(place, |line| {
-            line.version = Some(manifest.version);
-            line.documents = entry.documents;
-            line.bytes = entry.bytes;
-            line.resident = entry.resident_bytes;
-        });
+        let before = self.before(place);
+        let version_dir = match self.fetch(place, manifest, &entry, before.is_some()).await {
+            Ok(Some(version_dir)) => version_dir,
+            Ok(None) => return End::GivenUp,
+            Err(error) if error.lacks_room() => return self.no_room(error),
+            Err(error) => return End::Later(error),
+        };
+        self.open(place, &release, entry, version_dir, before).await
+    }
+
+    /// Brings its files, where they do not lie already; `exchange`: another version is served meanwhile.
+    async fn fetch(
+        &self,
+        place: &Place,
+        manifest: &Manifest,
+        entry: &ShardEntry,
+        exchange: bool,
+    ) -> Result<Option<PathBuf>> {
+        let board = &self.shards.board;
+        let point = |name| {
+            if exchange {
+                self.config.fault.point(name)
+            }
+        };
         let stage = stage::Stage {
             store: &self.store,
             cache_dir: &self.config.cache_dir,
             rate: self.config.fetch_rate.0,
             went: &|bytes| {
-                board.update(place, |line| line.fetched += bytes);
+                point("fetch.begun");
+                let mut half = false;
+                board.update(place, |line| {
+                    line.fetched += bytes;
+                    half = line.fetched >= entry.bytes / 2;
+                });
+                if half {
+                    point("fetch.half");
+                }
                 board.wanted(place) && !self.drain.started()
             },
         };
-        let version_dir = match stage.fetch(manifest, &entry).await {
-            Ok(Some(version_dir)) => version_dir,
-            Ok(None) => return End::GivenUp,
-            Err(error) => return End::Later(error),
-        };
-        let before = self.before(place);
+        let version_dir = stage.fetch(manifest, entry).await?;
+        point("fetch.whole");
+        Ok(version_dir)
+    }
+
+    async fn open(
+        &self,
+        place: &Place,
+        release: &Arc<Release>,
+        entry: ShardEntry,
+        version_dir: PathBuf,
+        before: Option<Arc<Serving>>,
+    ) -> End {
+        let priority = if before.is_some() { Priority::Low } else { Priority::Equal };
         let job = Job {
             place: place.clone(),
             release: release.clone(),
@@ -225,16 +265,15 @@ impl Lifecycle {
             warm: self.config.warm_limit.0,
             sample: self.recent.sample(&place.corpus),
             before,
+            fault: self.config.fault.clone(),
             drain: self.drain.clone(),
         };
         let shards = self.shards.clone();
-        match tokio::task::spawn_blocking(move || job.run(&shards)).await {
+        match background::run("open", priority, move || job.run(&shards)).await {
             Ok(Opened::Ready(serving)) => End::Ready(serving),
             Ok(Opened::GivenUp) => End::GivenUp,
             Ok(Opened::Damaged(error)) => End::Damaged(error),
-            Err(error) => {
-                End::Later(Error::Io { path: "opening".to_owned(), source: std::io::Error::other(error) })
-            }
+            Err(source) => End::Later(Error::Io { path: "opening".to_owned(), source }),
         }
     }
 
@@ -246,19 +285,25 @@ impl Lifecycle {
         snapshot.all().filter(same).max_by_key(|serving| serving.view.version).cloned()
     }
 
-    fn settle(&self, place: Place, end: End) {
+    async fn settle(&self, place: Place, mut end: End) {
         let (corpus, shard) = (&*place.corpus, &place.shard);
-        if self.shards.board.give_up(&place) {
-            tracing::info!(corpus, %shard, version = ?place.version, "superseded before it served");
-            self.forget(&place);
-            return;
+        if !self.shards.board.wanted(&place) {
+            drop(end);
+            self.forget(&place).await;
+            if self.shards.board.give_up(&place) {
+                tracing::info!(corpus, %shard, version = ?place.version, "superseded before it served");
+                return;
+            }
+            // Wanted again meanwhile.
+            end = End::GivenUp;
         }
+        let exchange = self.before(&place).is_some();
         let fail = |state, error: &Error, due: Option<Instant>| {
             self.shards.board.update(&place, |line| {
                 let for_now = due.is_some() && !error.needs_somebody();
                 line.given_up = (!for_now).then(|| error.everywhere());
                 line.state = state;
-                line.resident = 0;
+                line.takes = Amounts::default();
                 line.last_error = error.to_string();
                 line.due = due;
             });
@@ -266,8 +311,15 @@ impl Lifecycle {
         let again = Some(Instant::now() + AGAIN);
         match end {
             End::Ready(serving) => {
+                let point = |name| {
+                    if exchange {
+                        self.config.fault.point(name)
+                    }
+                };
+                point("swap.before");
                 tracing::info!(corpus, %shard, version = %serving.view.version, "shard serves");
                 self.shards.publish_at(&place, *serving, self.config.retain.0);
+                point("swap.after");
             }
             // Wanted again since, or the leaf leaves.
             End::GivenUp => self.shards.board.update(&place, |line| line.state = State::Wanted),
@@ -275,18 +327,31 @@ impl Lifecycle {
                 tracing::error!(corpus, %shard, %error, "shard can't be opened; trying again");
                 fail(State::Failed, &error, again);
             }
+            End::Wait(error) => {
+                tracing::warn!(corpus, %shard, %error, "waiting until what is wanted no more has gone");
+                fail(State::Failed, &error, Some(Instant::now() + SOON));
+                self.shards.board.update(&place, |line| line.given_up = None);
+            }
             End::Never(error) => {
                 tracing::error!(corpus, %shard, %error, "shard can't be opened");
                 fail(State::Failed, &error, None);
             }
             End::Damaged(error) if self.store.local().is_none() => {
-                tracing::error!(corpus, %shard, %error, "shard damaged; fetching it again");
-                self.forget(&place);
-                fail(State::Failed, &error, again);
+                self.forget(&place).await;
+                // Its manifest is read again too: it may have been replaced.
+                self.releases.lock().remove(&(place.corpus.clone(), place.version));
+                let due = self.shards.board.came_damaged(&place).map(|pause| Instant::now() + pause);
+                let then = if due.is_some() {
+                    "fetching it again"
+                } else {
+                    "given up, and tried again when it is wanted anew"
+                };
+                tracing::error!(corpus, %shard, %error, then, "shard damaged");
+                fail(State::Failed, &error, due);
             }
             End::Damaged(error) => {
                 tracing::error!(corpus, %shard, %error, "shard quarantined");
-                fail(State::Quarantined, &error, None);
+                fail(State::Quarantined, &error, Some(Instant::now() + super::quarantine::LOOK_AGAIN));
             }
         }
     }

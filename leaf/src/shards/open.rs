@@ -28,6 +28,7 @@ use super::{
 };
 use crate::{
     error::{Error, Result},
+    fault::FaultConfig,
     stop::Stop,
     view::{Base, ShardView},
 };
@@ -58,6 +59,8 @@ pub struct Job {
     pub sample: Vec<SearchRequest>,
     /// What it serves of the shard now.
     pub before: Option<Arc<Serving>>,
+    /// Where the process is killed on purpose.
+    pub fault: FaultConfig,
     /// Leaving ends the work.
     pub drain: Drain,
 }
@@ -96,23 +99,42 @@ impl Job {
         let shard = &place.shard;
         let damaged = |reason: String| Error::Damaged { shard: shard.clone(), reason };
         let state = |state| shards.board.update(place, |line| line.state = state);
+        let point = |name| {
+            if self.before.is_some() {
+                self.fault.point(name)
+            }
+        };
         state(State::Verifying);
         let mut steps = self.pace.steps();
         let open = verify::shard(&self.version_dir, entry, &mut |bytes| {
-            shards.board.update(place, |line| line.verified += bytes);
+            let mut half = false;
+            shards.board.update(place, |line| {
+                line.verified += bytes;
+                half = line.verified >= entry.bytes / 2;
+            });
+            if half {
+                point("verify.half");
+            }
             steps.rest();
             self.goes_on(shards)
         })?;
         state(State::Opening);
         let files = ShardFiles::map(open).map_err(|error| damaged(format!("it can't be mapped: {error}")))?;
+        point("open.mapped");
         let view = open_view(&files, shard, release.manifest.version, &release.schema, entry)?;
         state(State::Warming);
         let stop = Stop::new(Deadline::after(self.warm), Arc::default());
+        let mut steps = self.pace.steps();
+        files.prefault(&mut || {
+            steps.rest();
+            !stop.now() && self.goes_on(shards)
+        });
         let probe = warm::probe(&view, &release.manifest, entry)?;
         warm::check(&view, &probe, &stop).map_err(|failure| damaged(failure.message))?;
         let warming =
             warm::Warming { view: &view, manifest: &release.manifest, entry, pace: &self.pace, stop: &stop };
         warming.queries()?;
+        point("warm.half");
         if let Some(before) = &self.before {
             warming.sample(&self.sample, &before.view, &|| self.goes_on(shards));
         }

@@ -2,19 +2,31 @@
 //! The caller is told `DATA_LOSS`, which it retries on another replica.
 //!
 //! Three ways to know: the engine says so (its class is `DATA_LOSS`), a mapped page could not be read ([`super::fault`]),
-//! or the engine panicked and the files, read again, differ from the manifest. A quarantined shard stays so until the
-//! leaf is restarted, which verifies it again.
+//! or the engine panicked and the files, read again, differ from the manifest. A quarantined shard is looked at again after a
+//! while: fetched files are deleted and fetched again, those of a local store verified again, since somebody may have mended them.
 
 use std::{
     path::PathBuf,
     sync::{Arc, atomic::Ordering},
+    time::Duration,
 };
 
 use canopy_common::error::{ErrorClass, Failure};
 use canopy_format::manifest::ShardEntry;
 
-use super::{Serving, Shards, State, verify};
+use tokio::time::Instant;
+
+use super::{
+    Serving, Shards, State,
+    background::{self, Priority},
+    lifecycle::AGAIN,
+    room::Amounts,
+    verify,
+};
 use crate::error::Error;
+
+/// Pause before files that nobody can fetch again are verified again: it reads all of them.
+pub(super) const LOOK_AGAIN: Duration = Duration::from_mins(1);
 
 /// Where a shard's files can be read again.
 #[derive(Debug, Clone)]
@@ -28,7 +40,7 @@ pub struct Source {
 impl Shards {
     /// Takes a view out of service for good.
     pub fn quarantine(&self, serving: &Serving, reason: &str) {
-        serving.retired.store(true, Ordering::Relaxed);
+        serving.retired.store(true, Ordering::SeqCst);
         self.leases.revoke(serving);
         if !self.directory.remove(serving) {
             return;
@@ -37,7 +49,8 @@ impl Shards {
         tracing::error!(%corpus, %shard, %version, reason, "shard quarantined");
         self.board.update_view(corpus, shard, version, |line| {
             line.state = State::Quarantined;
-            line.due = None;
+            line.takes = Amounts::default();
+            line.due = Some(Instant::now() + AGAIN);
             reason.clone_into(&mut line.last_error);
         });
     }
@@ -67,12 +80,12 @@ impl Shards {
             return;
         }
         let (shards, serving) = (self.clone(), serving.clone());
-        let thread = std::thread::Builder::new().name("verify".to_owned()).spawn(move || {
+        let started = background::start("verify", Priority::Low, move || {
             if let Err(error) = verify::shard(&source.version_dir, &source.entry, &mut |_| true) {
                 shards.quarantine(&serving, &error.to_string());
             }
         });
-        if let Err(error) = thread {
+        if let Err(error) = started {
             tracing::warn!(%error, "a suspected shard could not be verified again");
         }
     }

@@ -61,7 +61,9 @@ pub fn forget(cache_dir: &str, corpus: &str, version: Version, shard: &ShardId) 
     // Only when it is empty: the last shard takes the version with it.
     match std::fs::remove_dir(directory.join("shards")) {
         Ok(()) => VersionStore::forget_table(cache_dir, corpus, version),
-        Err(_) if !directory.join("shards").exists() => VersionStore::forget_table(cache_dir, corpus, version),
+        Err(_) if !directory.join("shards").exists() => {
+            VersionStore::forget_table(cache_dir, corpus, version)
+        }
         Err(_) => Ok(()),
     }
 }

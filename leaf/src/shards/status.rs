@@ -14,9 +14,16 @@ use std::{
 };
 
 use canopy_common::ids::{ShardId, Version};
-use canopy_format::store::PassedOver;
+use canopy_format::{manifest::ShardEntry, store::PassedOver};
 use parking_lot::Mutex;
 use tokio::time::Instant;
+
+use super::room::Amounts;
+use crate::error::Result;
+
+/// Pauses before what came damaged from the store is fetched again; then it is given up.
+const FETCHED_AGAIN: [Duration; 3] =
+    [Duration::from_secs(5), Duration::from_secs(20), Duration::from_secs(80)];
 
 /// Where a shard is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -110,12 +117,14 @@ pub struct Line {
     pub documents: u64,
     /// Bytes of its files.
     pub bytes: u64,
-    /// Memory that it is said to need, bytes.
-    pub resident: u64,
+    /// What it takes of this machine; nothing before it was admitted and when it failed.
+    pub takes: Amounts,
     /// Bytes brought from the store so far.
     pub fetched: u64,
     /// Bytes verified so far.
     pub verified: u64,
+    /// How often in a row what came from the store was damaged.
+    pub damaged: u32,
     /// The last thing that went wrong; empty: nothing.
     pub last_error: String,
     /// It will not get better by itself; whether on no leaf. For the topology service.
@@ -132,9 +141,10 @@ impl Line {
             version,
             documents: 0,
             bytes: 0,
-            resident: 0,
+            takes: Amounts::default(),
             fetched: 0,
             verified: 0,
+            damaged: 0,
             last_error: String::new(),
             given_up: None,
             due: None,
@@ -148,7 +158,8 @@ impl Line {
 
     /// Whether work on it can begin.
     fn startable(&self, now: Instant) -> bool {
-        let again = self.state == State::Failed && self.due.is_some_and(|due| due <= now);
+        let failed = matches!(self.state, State::Failed | State::Quarantined);
+        let again = failed && self.due.is_some_and(|due| due <= now);
         self.wanted && (self.state == State::Wanted || again)
     }
 }
@@ -166,20 +177,22 @@ impl Board {
         self.lines.lock().entry(place).or_insert_with_key(|place| Line::of(place.version)).wanted = true;
     }
 
-    /// These should be held from `now` on and nothing else; what serves and should not is kept for `retain`.
-    pub fn follow(&self, wanted: &BTreeSet<Place>, now: Instant, retain: Duration) {
+    /// These should be held from `now` on and nothing else; what serves and should not is kept for `retain`. What is not even
+    /// worked on has no line any more; these are given back, since some of their files may have come.
+    pub fn follow(&self, wanted: &BTreeSet<Place>, now: Instant, retain: Duration) -> Vec<Place> {
         let mut lines = self.lines.lock();
-        lines.retain(|place, line| {
+        let goes = |place: &Place, line: &mut Line| {
             if wanted.contains(place) {
-                return true;
+                return false;
             }
             line.wanted = false;
             if line.state == State::Serving {
                 line.state = State::Retiring;
                 line.due = Some(now + retain);
             }
-            line.state.answers() || line.state.worked_on()
-        });
+            !line.state.answers() && !line.state.worked_on()
+        };
+        let gone = lines.extract_if(.., goes).map(|(place, _)| place).collect();
         for place in wanted {
             let line = lines.entry(place.clone()).or_insert_with(|| Line::of(place.version));
             line.wanted = true;
@@ -188,23 +201,65 @@ impl Board {
                 line.due = None;
             }
         }
+        gone
     }
 
-    /// A shard that work can begin on: its line says that it is fetched from now on.
-    pub fn start(&self, now: Instant) -> Option<Place> {
+    /// A shard that work can begin on, and where it was: its line says that it is fetched from now on.
+    pub fn start(&self, now: Instant) -> Option<(Place, State)> {
         let mut lines = self.lines.lock();
         let (place, line) = lines.iter_mut().find(|(_, line)| line.startable(now))?;
-        *line =
-            Line { state: State::Fetching, last_error: line.last_error.clone(), ..Line::of(line.version) };
-        Some(place.clone())
+        let was = line.state;
+        *line = Line {
+            state: State::Fetching,
+            damaged: line.damaged,
+            last_error: line.last_error.clone(),
+            ..Line::of(line.version)
+        };
+        Some((place.clone(), was))
+    }
+
+    /// Lets a shard in, and takes its room, so that of two that begin at the same time only one gets the last of it.
+    /// Errors: it does not fit.
+    pub fn reserve(
+        &self,
+        place: &Place,
+        version: Version,
+        entry: &ShardEntry,
+        limits: &Amounts,
+    ) -> Result<()> {
+        let mut lines = self.lines.lock();
+        let mut held = Amounts::default();
+        for (_, line) in lines.iter().filter(|(other, _)| *other != place) {
+            held.memory = held.memory.saturating_add(line.takes.memory);
+            held.mappings += line.takes.mappings;
+            held.handles += if line.state.worked_on() { line.takes.handles } else { 0 };
+        }
+        limits.admit(held, entry)?;
+        if let Some(line) = lines.get_mut(place) {
+            line.version = Some(version);
+            line.documents = entry.documents;
+            line.bytes = entry.bytes;
+            line.takes = Amounts::of(entry);
+        }
+        Ok(())
     }
 
     /// Takes away what is kept long enough.
     pub fn retired(&self, now: Instant) -> Vec<(Place, Line)> {
-        let due = |_: &Place, line: &mut Line| {
-            line.state == State::Retiring && line.due.is_some_and(|due| due <= now)
-        };
-        self.lines.lock().extract_if(.., due).collect()
+        self.retired_if(|_, line| line.due.is_some_and(|due| due <= now))
+    }
+
+    /// Takes away what is kept and could go.
+    pub fn retired_if(&self, mut goes: impl FnMut(&Place, &Line) -> bool) -> Vec<(Place, Line)> {
+        let goes = |place: &Place, line: &mut Line| line.state == State::Retiring && goes(place, line);
+        self.lines.lock().extract_if(.., goes).collect()
+    }
+
+    /// Memory and file bytes of what answers only until its time has come.
+    pub fn going(&self) -> (u64, u64) {
+        let lines = self.lines.lock();
+        let going = lines.values().filter(|line| line.state == State::Retiring);
+        going.fold((0, 0), |(memory, bytes), line| (memory + line.takes.memory, bytes + line.bytes))
     }
 
     /// When something is to be done next by itself; `idle`: whether work can begin then.
@@ -252,10 +307,27 @@ impl Board {
     pub fn serves(&self, place: &Place, version: Version, now: Instant, retain: Duration) {
         self.update(place, |line| {
             line.version = Some(version);
+            line.damaged = 0;
             line.last_error.clear();
             (line.state, line.due) =
                 if line.wanted { (State::Serving, None) } else { (State::Retiring, Some(now + retain)) };
         });
+    }
+
+    /// Whether it has a line.
+    pub fn has(&self, place: &Place) -> bool {
+        self.lines.lock().contains_key(place)
+    }
+
+    /// What was fetched for a line is damaged: after which pause it is fetched again, `None`: not any more. A store whose copy is
+    /// damaged would else be read for ever.
+    pub fn came_damaged(&self, place: &Place) -> Option<Duration> {
+        let mut times = 0;
+        self.update(place, |line| {
+            line.damaged = line.damaged.saturating_add(1);
+            times = line.damaged;
+        });
+        FETCHED_AGAIN.get(times.saturating_sub(1) as usize).copied()
     }
 
     /// Whether it should still be held.
@@ -273,11 +345,6 @@ impl Board {
     /// Every line.
     pub fn all(&self) -> Vec<(Place, Line)> {
         self.lines.lock().iter().map(|(place, line)| (place.clone(), line.clone())).collect()
-    }
-
-    /// Memory that everything is said to need which is held or being opened, bytes.
-    pub fn resident(&self) -> u64 {
-        self.lines.lock().values().map(|line| line.resident).sum()
     }
 
     /// Lines in each state.
@@ -335,6 +402,7 @@ impl Board {
                 "state": line.state.as_str(),
                 "documents": line.documents.to_string(),
                 "bytes": line.bytes.to_string(),
+                "resident_bytes": line.takes.memory.to_string(),
                 "fetched_bytes": line.fetched.to_string(),
                 "verified_bytes": line.verified.to_string(),
                 "last_error": line.last_error,

@@ -8,12 +8,16 @@ use object_store::{ObjectStoreExt, memory::InMemory};
 use super::*;
 use crate::{
     fixture::{self, Built, CORPUS, context, outcomes, pages, until},
-    node::{LeafNode, Parts},
+    node::{LeafNode, Parts, SearchShard},
     reply::outcome_word,
     shards::Line,
 };
 
+mod keeping;
+mod room;
+
 const LONG: Duration = Duration::from_secs(30);
+const SHORT: Duration = Duration::from_secs(5);
 
 /// A leaf that follows; the snapshot of epoch 0 says nothing.
 struct Following {
@@ -32,7 +36,11 @@ impl Drop for Following {
 
 impl Following {
     fn new(store: VersionStore, config: LeafConfig) -> Self {
-        let parts = fixture::parts(config, fixture::real());
+        Self::searching(store, config, fixture::real())
+    }
+
+    fn searching(store: VersionStore, config: LeafConfig, search: SearchShard) -> Self {
+        let parts = fixture::parts(config, search);
         let routing = Routing::from(RoutingSnapshot::default());
         let (config, recent) = (parts.config.clone(), parts.recent.clone());
         let lifecycle = Lifecycle::new(store, parts.shards.clone(), config, recent, parts.drain.clone());
@@ -69,7 +77,8 @@ impl Following {
 
     async fn ask(&self, built: &Built) -> Vec<ShardReply> {
         let shards = built.manifest.shards.len() as u32;
-        outcomes(self.node.search(context(1, LONG), built.request("fox")), shards).await
+        // A view is held for as long as its searches may take.
+        outcomes(self.node.search(context(1, SHORT), built.request("fox")), shards).await
     }
 }
 
@@ -134,11 +143,9 @@ async fn of_versions_that_come_at_once_the_last_serves_and_the_others_are_gone()
     .await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_shard_of_a_remote_store_that_came_damaged_is_fetched_again() {
-    let built = Built::new(&pages(30), 1).await;
+/// Everything that is in a store.
+async fn in_memory(built: &Built) -> Arc<InMemory> {
     let objects = Arc::new(InMemory::new());
-    let store = VersionStore::remote(objects.clone());
     let local = built.store.local().unwrap().clone();
     let mut open = vec![local.clone()];
     while let Some(directory) = open.pop() {
@@ -152,6 +159,28 @@ async fn a_shard_of_a_remote_store_that_came_damaged_is_fetched_again() {
             }
         }
     }
+    objects
+}
+
+/// A leaf that copies the files of its store, and keeps nothing longer than it has to.
+fn copying(cache: &Path) -> LeafConfig {
+    LeafConfig {
+        cache_dir: cache.to_str().unwrap().to_owned(),
+        cache_local: true,
+        retain: canopy_common::config::Time::ms(0),
+        ..fixture::config(1, 16)
+    }
+}
+
+/// Where such a leaf keeps a version.
+fn kept(cache: &Path, version: Version) -> PathBuf {
+    cache.join("leaf-1").join(VersionStore::version_path(CORPUS, version))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shard_of_a_remote_store_that_came_damaged_is_fetched_again() {
+    let built = Built::new(&pages(30), 1).await;
+    let store = VersionStore::remote(in_memory(&built).await);
     let cache = tempfile::tempdir().unwrap();
     let config = LeafConfig {
         cache_dir: cache.path().to_str().unwrap().to_owned(),
@@ -161,7 +190,8 @@ async fn a_shard_of_a_remote_store_that_came_damaged_is_fetched_again() {
     let version = built.manifest.version;
     // A whole file of the right length with another content, as a bad disk leaves it.
     let file = built.manifest.shards[0].files.iter().max_by_key(|file| file.bytes).unwrap();
-    let damaged = cache.path().join(VersionStore::version_path(CORPUS, version)).join(&file.path);
+    let damaged =
+        cache.path().join("leaf-1").join(VersionStore::version_path(CORPUS, version)).join(&file.path);
     std::fs::create_dir_all(damaged.parent().unwrap()).unwrap();
     std::fs::write(&damaged, vec![0; file.bytes as usize]).unwrap();
     let mut leaf = Following::new(store, config);
