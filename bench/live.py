@@ -37,10 +37,10 @@ def cpu(pid):
 
 class Tree:
     """Nodes are named ROLE-NUMBER. `placements`: (corpus, shard, [nodes]); `sets`: settings of single nodes; `spaces`: network
-    namespace and address of nodes that run in one of their own.
+    namespace and address of nodes that run in one of their own; `wait`: for whom, if not for all.
     """
 
-    def __init__(self, folder, names, placements, text="", sets={}, spaces={}):
+    def __init__(self, folder, names, placements, text="", sets={}, spaces={}, wait=None):
         self.folder, self.processes, self.sets, self.spaces = folder, {}, sets, spaces
         free = iter(ports(2 * len(names)))
         self.web = {name: next(free) for name in names}
@@ -49,12 +49,13 @@ class Tree:
             self.web[name], self.grpc[name] = f"{address}:7001", f"{address}:7002"
         nodes = [f'{{ id = "{n}", role = "{n.split("-")[0]}", address = "{self.grpc[n]}", admin = "{self.web[n]}" }},' for n in names]
         places = [f'{{ corpus = "{corpus}", shards = ["{shard}"], replicas = {json.dumps(on)} }},' for corpus, shard, on in placements]
-        lines = [f'[store]\nurl = "{folder}/store"', text, "[topology]\nnodes = [", *nodes, "]\nplacements = [", *places, "]\n"]
+        state = f'[topology]\nstore = "{folder}/topology.redb"\nstate_dir = "{folder}/state"'
+        lines = [f'[store]\nurl = "{folder}/store"', text, state, "nodes = [", *nodes, "]\nplacements = [", *places, "]\n"]
         with open(f"{folder}/tree.toml", "w") as file:
             file.write("\n".join(lines))
         for name in names:
             self.start(name)
-        for name in names:
+        for name in names if wait is None else wait:
             self.wait(name)
 
     def start(self, name):

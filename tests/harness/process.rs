@@ -42,6 +42,9 @@ pub fn binary() -> &'static Path {
         let profile = test.parent().and_then(Path::parent).expect("target/PROFILE/deps");
         let mut build = Command::new(env!("CARGO"));
         build.args(["build", "--package", "canopy-cli", "--bin", "canopy"]);
+        if cfg!(feature = "etcd") {
+            build.args(["--features", "etcd"]);
+        }
         build.arg("--target-dir").arg(profile.parent().expect("target"));
         let name = profile.file_name().unwrap_or_default().to_string_lossy().into_owned();
         build.args(["--profile", if name == "debug" { "dev" } else { &name }]);
@@ -194,6 +197,16 @@ impl Fleet {
     pub fn root(&self) -> Api {
         let root = self.config.topology.nodes.iter().find(|node| node.role == Role::Root).expect("a root");
         Api::new(&root.admin)
+    }
+
+    /// Where its processes run.
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Process id of a running node.
+    pub fn pid(&self, id: &str) -> u32 {
+        self.processes.get(id).unwrap_or_else(|| panic!("{id} does not run")).child.id()
     }
 
     /// The configuration file.

@@ -1,0 +1,170 @@
+#!/usr/bin/env python3
+"""Swaps of versions under load, over real sockets: a root, two leaf processes that both hold both shards, and a topology service;
+three versions of generated documents take turns, each rolled out at once to all queries.
+
+    bench/swaps.py [SWAPS] [DOCUMENTS] [SECONDS]        needs target/release/canopy, or CANOPY=...
+
+First what the tree can do (closed loop), then open loop at 60 % of it. Stretches of SECONDS with no swap, and stretches in which one
+swap follows the other without a pause, take turns; a query of the second kind is always in the window of some swap. Three arms,
+each with a third of the swaps: warming held to 10 % of a core, warming as fast as it goes, and held to 10 % with the files of the
+next version dropped from the page cache before each swap. Prints p50, p99 and p99.9 of both kinds, the ratio of the p99s, how many
+queries failed or were partial, and of the leaves: memory that is no file's, handles and mapped files that were deleted, at the first
+and at the last swap, and the most resident memory while two versions are held, over the sum of what each takes alone.
+"""
+import json, os, random, statistics, subprocess, sys, tempfile, threading, time, urllib.request
+
+import live
+
+SWAPS, DOCUMENTS, SECONDS = (int(value) for value in (sys.argv[1:] + ["100", "40000", "12"][len(sys.argv) - 1:]))
+LEAVES = ["leaf-0", "leaf-1"]
+NODES = ["topology-0", "root-0", *LEAVES]
+PLACES = [("web", f"main/{n}", LEAVES) for n in range(2)]
+SETTINGS = '[leaf]\nthreads = 1\nretain = "1s"\nlease_grace = "500ms"\nwarm_limit = "20s"\n'
+PLAN = 'retain = "500ms"\ngrace = "500ms"\nsteps = [{ percent = 100, bake = "0ms", sample = 0 }]\n'
+ARMS = (("warming 10 %", 10, False), ("as fast as it goes", 100, False), ("10 %, cold files", 10, True))
+
+
+def documents():
+    dice = random.Random(1)
+    words = ["".join(dice.choices("aeioubcdfglmnprst", k=dice.randint(3, 9))) for _ in range(30000)]
+    weights = [1 / (rank + 2) for rank in range(len(words))]
+    texts = [dice.choices(words, weights, k=dice.randint(60, 220)) for _ in range(DOCUMENTS)]
+    return words, texts
+
+
+def prepare(folder):
+    words, texts = documents()
+    live.quietly("corpus", "create", "web", "--store", f"{folder}/store")
+    for version in (1, 2, 3):
+        with open(f"{folder}/in.jsonl", "w") as out:
+            for number, text in enumerate(texts[100 * version:]):
+                out.write(json.dumps({"url": f"https://{number % 977}.example/{version}/{number}", "title": " ".join(text[:6]),
+                                      "body": " ".join(text), "lang": "en"}) + "\n")
+        live.quietly("index", "build", "--corpus", "web", "--store", f"{folder}/store", "--shards", "2", "--input",
+                     f"{folder}/in.jsonl", "--json")
+    dice = random.Random(7)
+    with open(f"{folder}/queries", "w") as out:
+        for _ in range(2000):
+            picked = [words[min(int(dice.paretovariate(0.6)), len(words)) - 1] for _ in range(dice.randint(1, 3))]
+            out.write(" ".join(picked) + "\n")
+    open(f"{folder}/plan.toml", "w").write(PLAN)
+    held = os.listdir(f"{folder}/store/corpora/web/versions")
+    size = [sum(os.path.getsize(os.path.join(at, name)) for at, _, names in os.walk(f"{folder}/store/corpora/web/versions/{one}")
+                for name in names) >> 20 for one in held]
+    print(f"{DOCUMENTS} documents a version, {max(size)} MiB", flush=True)
+
+
+def proc(pid, name):
+    with open(f"/proc/{pid}/{name}") as file:
+        return file.read()
+
+
+def vitals(tree, name):
+    """Anonymous memory and resident memory (MiB), handles, mapped files that were deleted."""
+    pid = tree.processes[name].pid
+    status = dict(line.split(":", 1) for line in proc(pid, "status").splitlines())
+    mib = [int(status[key].split()[0]) / 1024 for key in ("RssAnon", "VmRSS")]
+    deleted = sum("(deleted)" in line and "canopy" not in line.split("/")[-1] for line in proc(pid, "maps").splitlines())
+    return (*mib, len(os.listdir(f"/proc/{pid}/fd")), deleted)
+
+
+class Swapper:
+    def __init__(self, tree):
+        self.tree, self.version, self.done = tree, 0, 0
+
+    def status(self):
+        with urllib.request.urlopen(f"http://{self.tree.web['topology-0']}/status", timeout=5) as page:
+            return json.load(page)["corpora"].get("web") or {}
+
+    def to(self, version, cold=False):
+        folder = self.tree.folder
+        if cold:
+            for at, _, names in os.walk(f"{folder}/store/corpora/web/versions/{version:010}"):
+                for name in names:
+                    with open(os.path.join(at, name)) as file:
+                        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        subprocess.run([live.canopy, "rollout", "start", "-c", f"{folder}/tree.toml", "--corpus", "web", "--version", str(version),
+                        "--plan", f"{folder}/plan.toml"], check=True, stdout=subprocess.DEVNULL)
+        while (now := self.status()).get("rollout") or now.get("live") != version:
+            time.sleep(0.1)
+        self.version, self.done = version, self.done + 1
+
+    def swap(self, cold):
+        self.to(self.version % 3 + 1, cold)
+
+
+def stretch(tree, rate, work=None):
+    """One stretch of load; `work` is done again and again while it runs."""
+    load = tree.start_load(SECONDS, ["--qps", f"{rate:.0f}"], timeout="2s")
+    if work:
+        end = time.monotonic() + SECONDS - 0.5
+        while time.monotonic() < end:
+            work()
+    return json.loads(load.communicate()[0])
+
+
+class Watch(threading.Thread):
+    """The most that a leaf takes, looked at ten times a second."""
+
+    def __init__(self, tree):
+        super().__init__(daemon=True)
+        self.tree, self.most, self.over = tree, [0.0, 0.0], False
+
+    def run(self):
+        while not self.over:
+            for name in LEAVES:
+                anon, resident, *_ = vitals(self.tree, name)
+                self.most = [max(self.most[0], anon), max(self.most[1], resident)]
+            time.sleep(0.1)
+
+
+def arm(folder, name, percent, cold, swaps):
+    tree = live.Tree(folder, NODES, PLACES, SETTINGS + f"warm_percent = {percent}\n", wait=["topology-0"])
+    try:
+        swapper = Swapper(tree)
+        swapper.to(1)
+        for node in NODES:
+            tree.wait(node)
+        alone = max(vitals(tree, leaf)[1] for leaf in LEAVES)
+        tree.load(5, ["--closed", "8"], timeout="2s")
+        can = tree.load(8, ["--closed", "8"], timeout="2s")
+        rate = 0.6 * can["queries"] / 8
+        tree.load(5, ["--qps", f"{rate:.0f}"], timeout="2s")
+        for _ in range(3):
+            swapper.swap(cold)
+        early, swapper.done = [vitals(tree, leaf) for leaf in LEAVES], 0
+        watch = Watch(tree)
+        watch.start()
+        rounds, failed, partial, queries = [], 0, 0, 0
+        while swapper.done < swaps:
+            pair = {}
+            for kind in ("steady", "swapping") if len(rounds) % 2 == 0 else ("swapping", "steady"):
+                pair[kind] = stretch(tree, rate, (lambda: swapper.swap(cold)) if kind == "swapping" else None)
+                report = pair[kind]
+                queries, partial = queries + report["queries"], partial + report["partial"]
+                failed += report["queries"] - report["answers"].get("200", 0)
+            rounds.append(pair)
+        watch.over = True
+        time.sleep(3)
+        late = [vitals(tree, leaf) for leaf in LEAVES]
+        of = lambda kind, what: statistics.median(pair[kind]["latency_ms"][what] for pair in rounds)
+        ratios = [pair["swapping"]["latency_ms"]["p99"] / pair["steady"]["latency_ms"]["p99"] for pair in rounds]
+        print(f"{name}: {swapper.done} swaps at {rate:.0f} queries/s; {queries} queries, {failed} failed, {partial} partial")
+        for kind in ("steady", "swapping"):
+            print(f"  {kind:9} p50 {of(kind, 'p50'):6.2f}  p99 {of(kind, 'p99'):6.2f}  p99.9 {of(kind, 'p99.9'):6.2f} ms")
+        print(f"  p99 swapping / steady: median {statistics.median(ratios):.3f} of {[round(ratio, 2) for ratio in ratios]}")
+        for leaf, first, last in zip(LEAVES, early, late):
+            print(f"  {leaf}: anonymous {first[0]:.1f} -> {last[0]:.1f} MiB, handles {first[2]} -> {last[2]}, deleted files mapped {last[3]}")
+        print(f"  most resident with two versions {watch.most[1]:.0f} MiB, over twice one alone ({alone:.0f} MiB): "
+              f"{watch.most[1] / (2 * alone):.2f}; most anonymous {watch.most[0]:.1f} MiB", flush=True)
+    finally:
+        tree.stop()
+
+
+with tempfile.TemporaryDirectory() as folder:
+    print(f"{os.cpu_count()} cores for the tree and its load", flush=True)
+    prepare(folder)
+    for number, (name, percent, cold) in enumerate(ARMS):
+        for left in ("topology.redb", "state"):
+            subprocess.run(["rm", "-rf", f"{folder}/{left}"], check=True)
+        arm(folder, name, percent, cold, -(-SWAPS // len(ARMS)))

@@ -1,0 +1,143 @@
+//! Every process restarted, one after the other, under load, as an operator does it for a new release: no query fails or lacks
+//! anything, whatever phase of it meets the process that leaves; and afterwards nobody does most of the work.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use canopy_common::config::Time;
+use canopy_tests::{
+    api::{Answered, Api, path},
+    cluster::Shape,
+    form::by_form,
+    process::Signal,
+    wait::wait_for,
+};
+use tokio::{task::JoinHandle, time::Instant};
+
+use crate::{
+    load::pass,
+    served::{PATIENCE, Served, store, version},
+    stage,
+};
+
+const AT_ONCE: &str = r#"
+retain = "1s"
+grace = "1s"
+steps = [{ percent = 100, bake = "0ms", sample = 0 }]
+"#;
+/// Words, hits with their snippets: every phase there is.
+const ASKED: [(&str, &str); 4] =
+    [("q", "river OR garden"), ("timeout_ms", "20000"), ("completion", "all"), ("k", "20")];
+const LAME_DUCK: Duration = Duration::from_millis(1500);
+
+/// Queries at a steady rate through a balancer: it asks only roots whose check says yes, and another one when a connection fails.
+struct Balanced {
+    stop: Arc<AtomicBool>,
+    task: JoinHandle<Vec<Option<Answered>>>,
+}
+
+async fn one(roots: &[Api], first: usize) -> Option<Answered> {
+    let path = path("web", &ASKED);
+    let mut last = None;
+    for attempt in 0..2 * roots.len() {
+        let root = &roots[(first + attempt) % roots.len()];
+        let asked_twice = attempt >= roots.len();
+        let ready = root.try_get("/healthz/ready").await.is_some_and(|answer| answer.status == 200);
+        if !ready && !asked_twice {
+            continue;
+        }
+        match root.try_get(&path).await {
+            Some(answer) if answer.status != 503 => return Some(answer),
+            answer => last = answer.or(last),
+        }
+    }
+    last
+}
+
+impl Balanced {
+    fn start(roots: Vec<Api>, every: Duration) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let task = tokio::spawn(async move {
+            let mut ticks = tokio::time::interval(every);
+            let mut sent: Vec<JoinHandle<Option<Answered>>> = Vec::new();
+            while !stopped.load(Ordering::Relaxed) {
+                ticks.tick().await;
+                let (roots, first) = (roots.clone(), sent.len());
+                sent.push(tokio::spawn(async move { one(&roots, first).await }));
+            }
+            let mut answers = Vec::new();
+            for one in sent {
+                answers.push(one.await.expect("a task"));
+            }
+            answers
+        });
+        Self { stop, task }
+    }
+
+    async fn finish(self) -> Vec<Option<Answered>> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.task.await.expect("a task")
+    }
+}
+
+/// Searches of shards that each leaf has begun.
+async fn begun(leaves: &[Api]) -> Vec<f64> {
+    let each = leaves.iter().map(|leaf| leaf.metric("canopy_leaf_service_seconds_count"));
+    futures::future::join_all(each).await
+}
+
+#[test]
+fn every_process_is_restarted_and_no_query_notices() {
+    stage::run(|stage| async move {
+        let (directory, store) = store(stage, "rolling");
+        let only = store.latest("web").await.expect("a version").version;
+        let shape = Shape { roots: 2, ..Shape::two_levels(4, 2) };
+        let mut served = Served::shaped(&directory, AT_ONCE, &shape, |config| {
+            config.rpc.lame_duck = Time::ms(LAME_DUCK.as_millis() as u64);
+        })
+        .await;
+        served.first(only).await;
+        let roots: Vec<Api> = (0..2).map(|root| served.fleet.admin(&format!("root-{root}"))).collect();
+        let leaves: Vec<Api> = (0..4).map(|leaf| served.fleet.admin(&format!("leaf-{leaf}"))).collect();
+        let load = Balanced::start(roots.clone(), Duration::from_millis(by_form(100, 60, 20)));
+        let mut nodes: Vec<String> = (0..4).map(|leaf| format!("leaf-{leaf}")).collect();
+        nodes.extend(["aggregator-0", "aggregator-1", "root-0", "root-1", "topology-0"].map(str::to_owned));
+        for id in &nodes {
+            let begun = Instant::now();
+            served.fleet.signal(id, Signal::Terminate);
+            let status = served.fleet.ended(id).await;
+            assert!(status.success(), "{id}: {status}");
+            let left = begun.elapsed();
+            served.fleet.spawn(id, &[]);
+            served.fleet.wait_ready(id).await;
+            // Not the next one before the service has this one in its place again.
+            wait_for("the node in the topology", PATIENCE, || async {
+                let status = served.fleet.admin("topology-0").try_get("/status").await?;
+                let nodes = status.json["nodes"].as_array().cloned()?;
+                let here = |node: &serde_json::Value| node["state"] == "here";
+                (nodes.len() == 8 && nodes.iter().all(here)).then_some(())
+            })
+            .await;
+            println!("{id} left in {left:?}, was back after {:?}", begun.elapsed());
+        }
+        let before = begun(&leaves).await;
+        pass(Duration::from_secs(by_form(3, 6, 60))).await;
+        let after = begun(&leaves).await;
+        let answers = load.finish().await;
+        for answer in &answers {
+            assert_eq!(version(answer.as_ref()).0, only.0);
+        }
+        let shares: Vec<f64> = after.iter().zip(&before).map(|(after, before)| after - before).collect();
+        let most = shares.iter().copied().fold(0.0, f64::max);
+        let least = shares.iter().copied().fold(f64::INFINITY, f64::min);
+        println!("{} queries; searches of each leaf afterwards: {shares:?}", answers.len());
+        // The busiest leaf has at most a bounded multiple of the idlest one's work.
+        assert!(most <= by_form(6.0, 4.0, 1.2) * least.max(1.0), "{shares:?}");
+    });
+}
