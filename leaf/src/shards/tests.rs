@@ -240,3 +240,18 @@ async fn an_empty_shard_serves() {
     assert_eq!(words(&replies), ["answered"; 2], "{replies:?}");
     assert_eq!(parts.shards.board.counts().get(&State::Serving), Some(&2));
 }
+
+#[tokio::test]
+async fn an_empty_shard_where_documents_should_be_is_no_shard() {
+    let built = Built::new(&pages(1), 2).await;
+    let mut manifest = built.manifest.clone();
+    let empty = manifest.shards.iter_mut().find(|entry| entry.documents == 0).unwrap();
+    empty.documents = 5;
+    let number = empty.shard.number;
+    manifest.statistics.documents += 5;
+    fs::write(built.version_dir().join("manifest.json"), manifest.to_json()).unwrap();
+    let (parts, _) = built.open(config(1, 16)).await;
+    let line = line(&parts, number);
+    assert_eq!(line.state, State::Quarantined);
+    assert!(line.last_error.contains("it has 0 documents, the manifest says 5"), "{}", line.last_error);
+}
