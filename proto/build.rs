@@ -14,6 +14,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let descriptors = protox::compile(files, ["protos"])?;
     fs::write(out.join("descriptors.bin"), prost::Message::encode_to_vec(&descriptors))?;
     tonic_prost_build::configure()
+        .bytes(".canopy.topology.v1.RoutingUpdate.document")
         .bytes(".canopy.search.v1.SearchRequest.query_id")
         .compile_fds(descriptors)?;
     Ok(())

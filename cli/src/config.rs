@@ -115,12 +115,14 @@ impl Loaded {
         if topology.nodes.iter().any(|node| node.role == Role::Root && node.admin.is_empty()) {
             lacks("nodes", "a root has no admin address; its HTTP API listens there");
         }
-        if topology.placements.is_empty() {
+        // A topology service places what the file does not.
+        let service = has(Role::Topology);
+        if topology.placements.is_empty() && !service {
             lacks("placements", "no shard is placed on a leaf, so every query finds nothing");
         }
         let placed =
             |corpus: &String| topology.placements.iter().any(|placement| placement.corpus == *corpus);
-        for corpus in self.config.gather.corpora.keys().filter(|corpus| !placed(corpus)) {
+        for corpus in self.config.gather.corpora.keys().filter(|corpus| !service && !placed(corpus)) {
             let reason = "no placement names this corpus, so these settings hold for nothing";
             gaps.push((format!("gather.corpora.{corpus}"), reason.to_owned()));
         }
@@ -230,6 +232,7 @@ mod tests {
             assert!(gaps(root).contains(part), "{}", gaps(root));
         }
         assert_eq!(gaps(include_str!("../../deploy/canopy.toml")), "");
+        assert_eq!(gaps(include_str!("../../deploy/canopy-topology.toml")), "", "the service places");
         let typo =
             format!("{}\n[gather.corpora.wbe]\nhedge = 'off'", include_str!("../../deploy/canopy.toml"));
         assert_eq!(gaps(&typo), "no placement names this corpus, so these settings hold for nothing");

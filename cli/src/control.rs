@@ -1,5 +1,9 @@
-//! Calls of the topology service from the command line: the service of a configuration file or of an address, who asks, and
+//! Calls of the topology service from the command line: the services of a configuration file or of an address, who asks, and
 //! errors with what to do.
+//!
+//! Of several services the one that leads is asked: one that does not lead names it, one that can't be reached is passed over,
+//! and while those that answer know of no leader (one is being found, which takes seconds) they are asked again. Rule: a
+//! command that may have been taken is not sent a second time.
 
 use std::{
     path::{Path, PathBuf},
@@ -8,19 +12,31 @@ use std::{
 
 use anyhow::{Context, Result, anyhow};
 use canopy_common::{
+    config::Secret,
     net::NetIo,
-    rpc::{self, ClientChannel, RpcConfig},
+    rpc::{
+        self, ClientChannel, RpcConfig,
+        status::{DETAILS, from_status},
+    },
 };
 use canopy_proto::{
     topology::{CommandReply, CommandRequest, ShowRequest, command_request::Command, show_request::What},
-    topology_peer::TopologyPeer,
+    topology_peer::{Call, TopologyPeer},
+};
+use canopy_topology::{
+    config::{Role, TopologyConfig},
+    redirect,
 };
 use serde_json::Value;
+use tokio::time::Instant;
+use tonic::{Code, Status};
 
 use crate::config::Loaded;
 
-/// Longest that a call may take.
+/// Longest that a call may take, and that a leader is waited for.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Before the services are asked again.
+const PAUSE: Duration = Duration::from_millis(250);
 
 /// Where the service is.
 #[derive(clap::Args, Clone)]
@@ -28,22 +44,47 @@ pub struct Service {
     /// Configuration file that names the topology service
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Address of the topology service, instead of a file
-    #[arg(long = "service", value_name = "HOST:PORT")]
-    address: Option<String>,
+    /// Address of the topology service, instead of a file; of several, separated by commas, the one that leads is found
+    #[arg(long = "service", value_name = "HOST:PORT", value_delimiter = ',')]
+    addresses: Vec<String>,
     /// Who asks, for the audit log; default: the user and machine
     #[arg(long, value_name = "NAME")]
     by: Option<String>,
+    /// File with the service's token, where it wants one; default: that of the configuration file
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<String>,
 }
 
-/// A service that can be called.
+/// Services that can be called.
 pub struct Client {
-    peer: TopologyPeer<ClientChannel>,
-    address: String,
+    services: Vec<Peer>,
     by: String,
+    cluster: String,
+    token: Option<Secret>,
+}
+
+/// One of them.
+#[derive(Clone)]
+struct Peer {
+    node: String,
+    address: String,
+    peer: TopologyPeer<ClientChannel>,
+}
+
+impl Peer {
+    fn dial(node: &str, address: &str) -> Result<Self> {
+        let channel = rpc::channel(&RpcConfig::default(), &NetIo::tcp(), address)
+            .with_context(|| format!("{address} is not an address"))?;
+        Ok(Self { node: node.to_owned(), address: address.to_owned(), peer: TopologyPeer::new(channel) })
+    }
 }
 
 impl Service {
+    /// The services of a configuration file.
+    pub fn of(config: Option<&Path>) -> Self {
+        Self { config: config.map(Path::to_path_buf), addresses: Vec::new(), by: None, token_file: None }
+    }
+
     /// The configuration file.
     pub fn config(&self) -> Option<&Path> {
         self.config.as_deref()
@@ -51,57 +92,134 @@ impl Service {
 
     /// Dials it. Errors: it is not named.
     pub fn client(&self) -> Result<Client> {
-        let named = match (&self.address, &self.config) {
-            (Some(address), _) => Some(address.clone()),
-            (None, Some(file)) => {
-                Loaded::read(Some(file), &[]).checked()?.topology.services().into_iter().next()
+        let mut services = Vec::new();
+        let mut known = TopologyConfig::default();
+        for address in &self.addresses {
+            services.push(Peer::dial(address, address)?);
+        }
+        match &self.config {
+            Some(file) if services.is_empty() => {
+                let topology = Loaded::read(Some(file), &[]).checked()?.topology;
+                for node in topology.nodes.iter().filter(|node| node.role == Role::Topology) {
+                    services.push(Peer::dial(&node.id, &node.address)?);
+                }
+                known = topology;
+                if services.is_empty() {
+                    return Err(anyhow!(
+                        "the file names no topology service; hint: a node of [topology] with role = \"topology\", see docs/operations.md"
+                    ));
+                }
             }
-            (None, None) => {
+            None if services.is_empty() => {
                 return Err(anyhow!(
                     "no topology service is named; hint: -c canopy.toml, or --service host:port"
                 ));
             }
-        };
-        let address = named.ok_or_else(|| {
-            anyhow!("the file names no topology service; hint: a node of [topology] with role = \"topology\", see docs/operations.md")
-        })?;
-        let channel = rpc::channel(&RpcConfig::default(), &NetIo::tcp(), &address)
-            .with_context(|| format!("{address} is not an address"))?;
-        let peer = TopologyPeer::new(channel);
+            _ => {}
+        }
         let by = self.by.clone().unwrap_or_else(canopy_common::config::user_and_machine);
-        Ok(Client { peer, address, by })
+        known.token_file = self.token_file.clone().unwrap_or(known.token_file);
+        let token = canopy_topology::service::token(&known)?;
+        Ok(Client { services, by, cluster: known.cluster, token })
     }
+}
+
+/// How a call went that was not answered.
+enum Failed {
+    /// It may have been taken, or was refused: the end of it.
+    Told(anyhow::Error),
+    /// This service did nothing; whether it lives, and what it said.
+    Elsewhere { lives: bool, reason: String },
 }
 
 impl Client {
     /// Has something done.
     pub async fn command(&self, command: Command) -> Result<CommandReply> {
-        let request = CommandRequest { by: self.by.clone(), command: Some(command) };
-        self.answered(tokio::time::timeout(PATIENCE, self.peer.command(request)).await)
+        let request =
+            CommandRequest { by: self.by.clone(), command: Some(command), cluster: self.cluster.clone() };
+        let bearer = |token: &Secret| format!("Bearer {}", token.reveal()).parse().ok();
+        let authorization = self.token.as_ref().and_then(bearer);
+        self.ask(|peer| peer.command(request.clone(), authorization.clone())).await
     }
 
     /// What the service knows.
     pub async fn show(&self, what: What, last: u32) -> Result<Value> {
-        let showing = self.peer.show(ShowRequest { what: what as i32, last });
-        let document = self.answered(tokio::time::timeout(PATIENCE, showing).await)?.document;
+        let request = ShowRequest { what: what as i32, last, cluster: self.cluster.clone() };
+        let document = self.ask(|peer| peer.show(request.clone())).await?.document;
         serde_json::from_str(&document).context("the service answered in a form that this build can't read")
     }
 
-    fn answered<T>(
-        &self,
-        called: std::result::Result<std::result::Result<T, tonic::Status>, tokio::time::error::Elapsed>,
-    ) -> Result<T> {
-        match called {
-            Ok(Ok(reply)) => Ok(reply),
-            Ok(Err(status)) if status.code() == tonic::Code::Unavailable => Err(anyhow!(
-                "the topology service at {} does not answer: {}; queries go on without it",
-                self.address,
-                status.message()
-            )),
-            Ok(Err(status)) => Err(anyhow!("{}", status.message())),
-            Err(_) => {
-                Err(anyhow!("the topology service at {} did not answer within {PATIENCE:?}", self.address))
+    /// Asks the one that leads.
+    async fn ask<T>(&self, call: impl Fn(&TopologyPeer<ClientChannel>) -> Call<T>) -> Result<T> {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let (mut lives, mut reasons) = (false, Vec::new());
+            for service in &self.services {
+                match self.ask_one(service, &call).await {
+                    Ok(reply) => return Ok(reply),
+                    Err(Failed::Told(error)) => return Err(error),
+                    Err(Failed::Elsewhere { lives: one_lives, reason }) => {
+                        lives |= one_lives;
+                        reasons.push(format!("{}: {reason}", service.address));
+                    }
+                }
             }
+            if !lives || Instant::now() >= end {
+                let does = if reasons.len() == 1 {
+                    "the topology service does not answer"
+                } else {
+                    "no topology service answers"
+                };
+                return Err(anyhow!("{does}; queries go on without it; {}", reasons.join("; ")));
+            }
+            tokio::time::sleep(PAUSE).await;
         }
     }
+
+    /// Asks one, and the leader that it names.
+    async fn ask_one<T>(
+        &self,
+        service: &Peer,
+        call: &impl Fn(&TopologyPeer<ClientChannel>) -> Call<T>,
+    ) -> Result<T, Failed> {
+        let status = match answered(service, call).await? {
+            Ok(reply) => return Ok(reply),
+            Err(status) => status,
+        };
+        let Some(leader) = redirect::leader(&status) else {
+            let lives = redirect::leaderless(&status);
+            return Err(Failed::Elsewhere { lives, reason: from_status(&status).message });
+        };
+        let known = self.services.iter().find(|known| known.node == leader.node).cloned();
+        let leading =
+            known.map_or_else(|| Peer::dial(&leader.node, &leader.address), Ok).map_err(Failed::Told)?;
+        answered(&leading, call).await?.map_err(|status| Failed::Elsewhere {
+            lives: true,
+            reason: format!("{}, which leads: {}", leading.address, status.message()),
+        })
+    }
+}
+
+/// What one said. The end of it: it was refused, or may have been taken.
+async fn answered<T>(
+    service: &Peer,
+    call: &impl Fn(&TopologyPeer<ClientChannel>) -> Call<T>,
+) -> Result<Result<T, Status>, Failed> {
+    match tokio::time::timeout(PATIENCE, call(&service.peer)).await {
+        Ok(Err(status)) if told(&status) => Err(Failed::Told(anyhow!("{}", status.message()))),
+        Ok(answer) => Ok(answer),
+        Err(_) => {
+            let address = &service.address;
+            Err(Failed::Told(anyhow!("the topology service at {address} did not answer within {PATIENCE:?}")))
+        }
+    }
+}
+
+/// Whether another service would say no more than this one.
+fn told(status: &Status) -> bool {
+    if redirect::leader(status).is_some() || redirect::leaderless(status) {
+        return false;
+    }
+    // Only a service gives details; without them it is the connection that could not be made.
+    status.code() != Code::Unavailable || status.metadata().contains_key(DETAILS)
 }

@@ -16,6 +16,7 @@ use tokio::{
 
 use crate::{
     executor::{Lane, Task, Turn},
+    load,
     node::Parts,
     shards::{Serving, State, warm},
     stop::Stop,
@@ -27,6 +28,9 @@ const FRESH: Duration = Duration::from_secs(1);
 const AGAIN: Duration = Duration::from_millis(100);
 /// Longest wait for the probes of all shards.
 const PATIENCE: Duration = Duration::from_millis(1500);
+
+/// Shards named as asked most.
+const BUSIEST: usize = 10;
 
 /// Health of one leaf.
 pub struct LeafHealth {
@@ -130,6 +134,7 @@ impl Health for LeafHealth {
             "queued": parts.executor.queued(),
             "running": parts.calls.running(),
             "in_flight_shards": parts.metrics.in_flight.get(),
+            "busiest": load::busiest(&parts.shards, BUSIEST),
             "views": parts.shards.leases.len(),
             "shards": parts.shards.board.to_json(),
             "passed_over": parts.shards.board.passed_over(),

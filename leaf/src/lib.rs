@@ -14,6 +14,7 @@ pub mod fetch;
 pub mod fixture;
 pub mod health;
 pub mod lease;
+pub mod load;
 pub mod metrics;
 pub mod node;
 pub mod query;

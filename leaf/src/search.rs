@@ -11,7 +11,10 @@
 
 mod work;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use canopy_common::{
     drain::Busy,
@@ -92,7 +95,10 @@ fn find(
     let mut found = Vec::with_capacity(request.shards.len());
     for (index, shard) in request.shards.iter().enumerate() {
         match parts.shards.find(&snapshot, &request.corpus, version, &shard.shard) {
-            Ok(serving) => found.push((index as u32, serving)),
+            Ok(serving) => {
+                serving.asked.fetch_add(1, Ordering::Relaxed);
+                found.push((index as u32, serving));
+            }
             Err(failure) => refused.push((index as u32, failure)),
         }
     }

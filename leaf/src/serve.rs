@@ -18,7 +18,7 @@ use canopy_common::{
 };
 use canopy_format::store::VersionStore;
 use canopy_proto::{DESCRIPTORS, server, v1::search_node_server::SearchNodeServer};
-use canopy_topology::membership::Membership;
+use canopy_topology::{link::Condition, membership::Membership};
 use tonic::service::Routes;
 use tonic_health::server::HealthReporter;
 
@@ -30,6 +30,7 @@ use crate::{
     fault,
     health::LeafHealth,
     lease::Leases,
+    load::Meter,
     metrics::{Metrics, number},
     node::{LeafNode, Parts, SearchShard},
     search_shard,
@@ -107,7 +108,12 @@ pub async fn serve(leaf: LeafServe, deps: Deps, drain: Drain) -> Result<()> {
     let lifecycle = Lifecycle::new(leaf.store, parts.shards.clone(), config, recent, drain.clone());
     let opening = tokio::spawn(Arc::new(lifecycle).run(routing));
     let (shards, leaving) = (parts.shards.clone(), drain.clone());
-    let belonging = tokio::spawn(leaf.membership.run(leaving, move || condition(&shards.board)));
+    let meter = Meter::new(&leaf.config, parts.metrics.clone());
+    let belonging = tokio::spawn(leaf.membership.run(leaving, move || Condition {
+        capacity: meter.capacity(),
+        work: Some(meter.work(&shards)),
+        ..condition(&shards.board)
+    }));
     let watching = tokio::spawn(watch(parts.clone(), health.clone(), reporter));
     let admin = leaf.admin.map(|bound| {
         let pages = AdminPages { health, telemetry: deps.telemetry.clone(), drain: drain.clone() };

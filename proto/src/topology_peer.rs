@@ -3,22 +3,23 @@
 
 use futures::{FutureExt, future::BoxFuture};
 use tonic::{
-    Status, Streaming,
+    Request, Status, Streaming,
     body::Body,
     client::GrpcService,
     codegen::{Body as HttpBody, Bytes, StdError},
+    metadata::{Ascii, MetadataValue},
 };
 
 use crate::topology::{
-    CommandReply, CommandRequest, JudgedReply, JudgedRequest, NodeReport, ReportReply, RoutingUpdate, ShowReply, ShowRequest,
-    WatchRequest, topology_client::TopologyClient,
+    CommandReply, CommandRequest, JudgedReply, JudgedRequest, NodeReport, ReportReply, RoutingUpdate,
+    ShowReply, ShowRequest, WatchRequest, topology_client::TopologyClient,
 };
 
 /// Largest snapshot that is taken, bytes: tens of thousands of leaves.
 const MOST: usize = 256 << 20;
 
 /// A call under way.
-type Call<T> = BoxFuture<'static, Result<T, Status>>;
+pub type Call<T> = BoxFuture<'static, Result<T, Status>>;
 
 /// Client side of a topology service, over any (layered) channel.
 #[derive(Clone)]
@@ -49,9 +50,18 @@ where
         async move { Ok(client.report(report).await?.into_inner()) }.boxed()
     }
 
-    /// What an operator wants.
-    pub fn command(&self, request: CommandRequest) -> Call<CommandReply> {
+    /// What an operator wants; `authorization`: a header that no log shows.
+    pub fn command(
+        &self,
+        request: CommandRequest,
+        authorization: Option<MetadataValue<Ascii>>,
+    ) -> Call<CommandReply> {
         let mut client = self.0.clone();
+        let mut request = Request::new(request);
+        if let Some(mut authorization) = authorization {
+            authorization.set_sensitive(true);
+            request.metadata_mut().insert("authorization", authorization);
+        }
         async move { Ok(client.command(request).await?.into_inner()) }.boxed()
     }
 

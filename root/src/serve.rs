@@ -31,9 +31,11 @@ use crate::{
     health::RootHealth,
     http::{self, App},
     incidents::Incidents,
+    judging,
     ladder::Degradation,
     language::Reader,
     metrics::Metrics,
+    query_log::QueryLog,
     search::Root,
     trial::Trials,
     versions::{self, Opening, Versions},
@@ -84,6 +86,7 @@ pub fn root(
         gate: Arc::new(gate),
         degradation: Degradation::new(config.degrade),
         trials: Trials::default(),
+        query_log: QueryLog::new(&config.query_log, &node.0, &deps.telemetry),
         canary: config.canary.then(Canary::default),
         drain: drain.clone(),
         config,
@@ -126,12 +129,27 @@ pub async fn serve(serve: RootServe, deps: Deps, drain: Drain) -> Result<()> {
             None => Ok(()),
         }
     };
+    let judging = {
+        let (root, membership) = (root.clone(), membership.clone());
+        async move {
+            match membership {
+                Membership::Linked(link) => judging::run(&root, &link).await,
+                Membership::Static(_) => futures::future::pending().await,
+            }
+        }
+    };
     let belonging = membership.run(drain.clone(), || condition(&root));
-    let serving = async { tokio::join!(calls, web, opening, belonging).0 };
+    let answering = async {
+        let served = tokio::join!(calls, web, opening, belonging).0;
+        root.query_log.close();
+        served
+    };
+    let serving = async { tokio::join!(answering, root.query_log.run()).0 };
     let called = tokio::select! {
         biased;
         called = serving => called,
         () = endpoints.follow(&routing) => Ok(()),
+        () = judging => Ok(()),
     };
     called.map_err(|source| Error::Io { what: "the gRPC listener".to_owned(), source })
 }

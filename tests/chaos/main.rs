@@ -1,6 +1,7 @@
 //! Chaos: real processes that are frozen, killed, asked to leave or given damaged files, while queries go on. Figures are
 //! printed; the bounds asserted are wider, because they must hold on a loaded machine.
 
+mod canary;
 mod damage;
 mod down;
 mod frozen;
@@ -10,10 +11,14 @@ mod leave;
 mod load;
 mod loss;
 mod operators;
+mod placing;
 mod policies;
 mod quickstart;
+mod rollbacks;
 mod rolling;
 mod served;
+#[cfg(feature = "etcd")]
+mod several;
 mod stage;
 mod swap;
 mod swaps;

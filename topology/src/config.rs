@@ -7,10 +7,14 @@
 use std::collections::BTreeMap;
 
 use canopy_common::{
-    config::Section,
+    config::{Section, Time},
     ids::{ShardId, valid_name},
 };
 use serde::{Deserialize, Serialize};
+
+pub mod store;
+
+use store::StoreAddress;
 
 /// Most shards of one group; part of the layout's contract.
 const MAX_SHARDS_PER_GROUP: u32 = 1024;
@@ -23,8 +27,22 @@ pub struct TopologyConfig {
     pub nodes: Vec<NodeConfig>,
     /// Which leaves hold which shards.
     pub placements: Vec<Placement>,
-    /// The topology service's file. Default: topology.redb.
+    /// The topology service's store: a file, or `etcd://host:port[,host:port]/prefix`, which several services share. Default:
+    /// topology.redb.
     pub store: String,
+    /// User at the store; empty: none. Default: empty.
+    pub store_user: String,
+    /// File with the user's password. Default: empty.
+    pub store_password_file: String,
+    /// Patience for one answer of the store. Default: 2s.
+    pub store_timeout: Time,
+    /// How long a service that is not heard of stays the leader of several. Default: 3s.
+    pub store_lease: Time,
+    /// Name of the tree. A node or a command of another one is refused. Default: empty.
+    pub cluster: String,
+    /// File with a token that commands must carry, of the service and of whoever commands it; empty: none is asked for.
+    /// Default: empty.
+    pub token_file: String,
     /// Where a node keeps the last routing snapshot that it went by, so that it can start while the topology service is
     /// away. Default: state.
     pub state_dir: String,
@@ -33,7 +51,18 @@ pub struct TopologyConfig {
 impl Default for TopologyConfig {
     fn default() -> Self {
         let (store, state_dir) = ("topology.redb".to_owned(), "state".to_owned());
-        Self { nodes: Vec::new(), placements: Vec::new(), store, state_dir }
+        Self {
+            nodes: Vec::new(),
+            placements: Vec::new(),
+            store,
+            store_user: String::new(),
+            store_password_file: String::new(),
+            store_timeout: Time::ms(2000),
+            store_lease: Time::ms(3000),
+            cluster: String::new(),
+            token_file: String::new(),
+            state_dir,
+        }
     }
 }
 
@@ -131,7 +160,13 @@ impl Section for TopologyConfig {
     const DOCS: &'static [(&'static str, &'static str)] = &[
         ("nodes", "processes of the tree: id, role (root, aggregator, leaf, topology), address, admin, zone"),
         ("placements", "which leaves hold which shards: corpus, shards, replicas, version (0: the newest)"),
-        ("store", "file of the topology service"),
+        ("store", "store of the topology service: a file, or etcd://host:port[,host:port]/prefix"),
+        ("store_user", "user at the store; empty: none"),
+        ("store_password_file", "file with the password of store_user"),
+        ("store_timeout", "patience for one answer of the store; 100ms..60s"),
+        ("store_lease", "how long the leader of several services leads without a word; 2s..60s"),
+        ("cluster", "name of the tree; nodes and commands of another one are refused"),
+        ("token_file", "file with the token that commands carry; empty: none is asked for"),
         (
             "state_dir",
             "where nodes keep the last routing snapshot, for a start while the topology service is away",
@@ -146,10 +181,12 @@ impl Section for TopologyConfig {
         for (index, placement) in self.placements.iter().enumerate() {
             check.placement(index, placement);
         }
-        for (key, value) in [("store", &self.store), ("state_dir", &self.state_dir)] {
-            if value.is_empty() {
-                check.wrong(key, "it is empty; name a path");
-            }
+        check.store(self);
+        if !self.cluster.is_empty() && !valid_name(&self.cluster) {
+            check.wrong("cluster", format!("{:?} is not a name; use a-z, 0-9, - and _", self.cluster));
+        }
+        if self.state_dir.is_empty() {
+            check.wrong("state_dir", "it is empty; name a path");
         }
         check.problems
     }
@@ -176,6 +213,31 @@ struct Check<'a> {
 impl<'a> Check<'a> {
     fn wrong(&mut self, key: impl Into<String>, reason: impl Into<String>) {
         self.problems.push((key.into(), reason.into()));
+    }
+
+    fn store(&mut self, config: &TopologyConfig) {
+        match StoreAddress::parse(&config.store) {
+            Err(reason) => self.wrong("store", reason),
+            Ok(StoreAddress::File(path)) if config.services().len() > 1 => {
+                let reason = format!(
+                    "{} topology services can't share the file {path}; name an etcd: etcd://host:port/prefix",
+                    config.services().len()
+                );
+                self.wrong("store", reason);
+            }
+            Ok(_) => {}
+        }
+        if config.store_user.is_empty() != config.store_password_file.is_empty() {
+            self.wrong("store_user", "a user and the file of its password are named together, or neither is");
+        }
+        for (key, value, low) in
+            [("store_timeout", config.store_timeout, 100), ("store_lease", config.store_lease, 2000)]
+        {
+            let (low, high) = (Time::ms(low), Time::ms(60_000));
+            if value < low || value > high {
+                self.wrong(key, format!("{value} is outside {low}..{high}"));
+            }
+        }
     }
 
     fn node(&mut self, index: usize, node: &'a NodeConfig) {

@@ -14,6 +14,20 @@ pub enum Error {
         /// Why.
         reason: String,
     },
+    /// The store took no write: another service leads by now.
+    #[error("another topology service leads by now; nothing was changed")]
+    Deposed,
+    /// Another service leads.
+    #[error("the topology service {node} at {address} leads; ask that one")]
+    Follows {
+        /// Its name.
+        node: String,
+        /// gRPC `host:port`.
+        address: String,
+    },
+    /// No service leads, as far as this one knows.
+    #[error("no topology service leads now: {0}; queries go on as they are")]
+    Leaderless(String),
     /// A document in the store is not what this build wrote.
     #[error("the topology store holds {key:?} in a form that this build can't read: {reason}")]
     Document {
@@ -33,6 +47,9 @@ pub enum Error {
     /// A command that can't be done as things are.
     #[error("{0}")]
     Refused(String),
+    /// A command without the service's token.
+    #[error("{0}")]
+    Unauthenticated(String),
     /// A listener.
     #[error("{what}: {source}")]
     Io {
@@ -56,10 +73,13 @@ impl Error {
 impl Classify for Error {
     fn class(&self) -> ErrorClass {
         match self {
-            Self::Store { .. } | Self::Io { .. } => ErrorClass::Unavailable,
+            Self::Store { .. } | Self::Deposed | Self::Leaderless(_) | Self::Io { .. } => {
+                ErrorClass::Unavailable
+            }
+            Self::Unauthenticated(_) => ErrorClass::Unauthenticated,
             Self::Document { .. } => ErrorClass::DataLoss,
             Self::Invalid { .. } => ErrorClass::InvalidArgument,
-            Self::Refused(_) => ErrorClass::FailedPrecondition,
+            Self::Follows { .. } | Self::Refused(_) => ErrorClass::FailedPrecondition,
         }
     }
 }

@@ -6,8 +6,8 @@
 //! cannot be asked; and its age is read on the service's own clock.
 //!
 //! Latency is judged against the node's peers, not against a number: when all are slow nobody is at fault. And however
-//! bad things look, no more than a third of the replicas that answer are called sub-healthy by latency or errors at once
-//! ([`allowed_out`]): past that the trouble is not theirs, and leaving them out overloads the rest.
+//! bad things look, never fewer than half of the replicas of a shard are asked: past that the trouble is not theirs, and
+//! leaving them out overloads the rest. Whoever routes sees to that.
 //!
 //! A value: one window's signals in, the next state out. Units: milliseconds; shares and ratios of 1.
 
@@ -31,6 +31,32 @@ pub enum Condition {
     Draining,
     /// Has left, or was not heard of for long.
     Gone,
+}
+
+impl Condition {
+    /// Every one.
+    pub const ALL: [Self; 7] = [
+        Self::Joining,
+        Self::Warming,
+        Self::Healthy,
+        Self::SubHealthy,
+        Self::Faulty,
+        Self::Draining,
+        Self::Gone,
+    ];
+
+    /// The word in status and metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Joining => "joining",
+            Self::Warming => "warming",
+            Self::Healthy => "healthy",
+            Self::SubHealthy => "sub_healthy",
+            Self::Faulty => "faulty",
+            Self::Draining => "draining",
+            Self::Gone => "gone",
+        }
+    }
 }
 
 /// What was seen of a node in one window.
@@ -191,11 +217,6 @@ fn window(policy: &HealthPolicy, seen: &Signals) -> (Window, String) {
         found.push((late, format!("{lag} ms behind")));
     }
     found.into_iter().max_by_key(|(window, _)| *window).unwrap_or((Window::Good, String::new()))
-}
-
-/// Of `answering` replicas of a shard, how many may be called sub-healthy at once: a third, and never the last.
-pub fn allowed_out(answering: usize) -> usize {
-    (answering / 3).max(usize::from(answering == 2)).min(answering.saturating_sub(1))
 }
 
 #[cfg(test)]

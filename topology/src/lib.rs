@@ -9,6 +9,7 @@ pub mod health;
 pub mod link;
 pub mod membership;
 pub mod placement;
+pub mod redirect;
 pub mod rollout;
 pub mod routing;
 pub mod service;

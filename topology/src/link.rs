@@ -3,7 +3,8 @@
 //!
 //! The failure this prevents: a tree that stops when its control plane does. Rules: the last snapshot lies on this node's
 //! disk, and a node that starts while the service is away goes by it; a node whose service is away goes on with what it
-//! has; only a newer epoch is taken over, so that a late message changes nothing.
+//! has; only a newer epoch is taken over, so that a late message changes nothing. Of several services the one that leads
+//! is asked: one that does not says who does, and after one that fails the next is asked.
 
 mod last_good;
 mod report;
@@ -12,19 +13,28 @@ mod watch;
 use std::{path::Path, sync::Arc, time::Duration};
 
 use canopy_common::{
+    clock::{System, WallClock},
     drain::Drain,
     ids::{ShardId, Version},
     net::NetIo,
     rpc::{self, ClientChannel, RpcConfig},
 };
-use canopy_proto::topology_peer::TopologyPeer;
+use canopy_proto::{
+    topology::{self as wire, JudgedRequest},
+    topology_peer::TopologyPeer,
+};
 pub use last_good::LastGood;
+use parking_lot::Mutex;
+use tonic::Status;
 
 use crate::{
-    config::{NodeConfig, TopologyConfig},
+    config::{NodeConfig, Role, TopologyConfig},
     error::{Error, Result},
-    gates::wire::Seen,
-    routing::{Routing, RoutingSnapshot},
+    gates::{judged::JudgedQuery, wire::Seen},
+    placement::Capacity,
+    redirect,
+    routing::{Routing, RoutingSnapshot, Trial},
+    service::lead::Leader,
 };
 
 /// Pause after a call that failed; the next service is asked then.
@@ -59,6 +69,25 @@ pub struct Holding {
     pub shard: Option<ShardId>,
     /// How far.
     pub progress: Progress,
+    /// Of its files; 0: not known yet.
+    pub bytes: u64,
+    /// That it is said to need.
+    pub memory: u64,
+}
+
+/// What a leaf did since its process started.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Work {
+    /// Shards asked that came to an end, refusals by load left out.
+    pub queries: u64,
+    /// Of them failed.
+    pub errors: u64,
+    /// 90th percentile of the search of one shard over the last seconds, microseconds; 0: none.
+    pub latency_p90_us: f64,
+    /// How far its overlay is behind, milliseconds.
+    pub lag_ms: Option<u64>,
+    /// Queries of each shard: corpus, shard, how many.
+    pub shards: Vec<(String, ShardId, u64)>,
 }
 
 /// How a node is.
@@ -68,6 +97,10 @@ pub struct Condition {
     pub holdings: Vec<Holding>,
     /// What it saw of trials since it was last asked.
     pub trials: Vec<Seen>,
+    /// What a leaf can hold: bytes of memory and disk, cores; 0: it does not say.
+    pub capacity: Capacity,
+    /// What a leaf did.
+    pub work: Option<Work>,
 }
 
 /// The link of one node. Cloning shares it.
@@ -76,9 +109,16 @@ pub struct Link(Arc<Inner>);
 
 struct Inner {
     node: NodeConfig,
+    cluster: String,
+    /// Of this process; later ones of the node have larger ones.
+    incarnation: u64,
     services: Vec<(String, TopologyPeer<ClientChannel>)>,
+    /// Names of the services.
+    names: Vec<String>,
     routing: Routing,
     last_good: LastGood,
+    /// Judged queries that this root was told to ask.
+    tasks: Mutex<Vec<(String, Trial)>>,
 }
 
 impl Link {
@@ -96,7 +136,12 @@ impl Link {
         if first.known() {
             tracing::info!(node = node.id, epoch = first.epoch.0, "goes by the last good routing snapshot");
         }
-        Ok(Self(Arc::new(Inner { node, services, routing: first.into(), last_good })))
+        let named = config.nodes.iter().filter(|node| node.role == Role::Topology);
+        let names = named.map(|node| node.id.clone()).collect();
+        let cluster = config.cluster.clone();
+        let incarnation = u64::try_from(System.now_us()).unwrap_or(0);
+        let (routing, tasks) = (first.into(), Mutex::default());
+        Ok(Self(Arc::new(Inner { node, cluster, incarnation, services, names, routing, last_good, tasks })))
     }
 
     /// The snapshot that this node goes by.
@@ -104,9 +149,44 @@ impl Link {
         self.0.routing.clone()
     }
 
+    /// Trials whose judged queries this root is to ask of both versions: of each corpus, with the gate. The result goes into
+    /// [`Condition::trials`], whole; until it has come the task is told again, and after it may come again for another gate.
+    pub fn judge_tasks(&self) -> Vec<(String, Trial)> {
+        self.0.tasks.lock().clone()
+    }
+
+    /// The judged queries of a task. Errors: no service answers, or the gate is over.
+    pub async fn judged(&self, corpus: &str, gate: u64) -> std::result::Result<Vec<JudgedQuery>, Status> {
+        let mut last = Status::unavailable("no topology service is named");
+        for (_, service) in &self.0.services {
+            match service.judged(JudgedRequest { corpus: corpus.to_owned(), gate }).await {
+                Ok(reply) => {
+                    let read = |query: wire::JudgedQuery| JudgedQuery {
+                        q: query.q,
+                        gains: query.gains.into_iter().collect(),
+                    };
+                    return Ok(reply.queries.into_iter().map(read).collect());
+                }
+                Err(status) => last = status,
+            }
+        }
+        Err(last)
+    }
+
     /// Follows and reports until the process has drained; `condition` says how the node is.
     pub async fn run(self, drain: Drain, condition: impl Fn() -> Condition + Send + Sync) {
         tokio::join!(watch::watch(&self.0, &drain), report::report(&self.0, &drain, &condition));
+    }
+}
+
+impl Inner {
+    /// Whom to ask after the service of this turn has failed: the leader that it named, else the next one.
+    fn next(&self, turn: usize, failed: Option<&Status>) -> usize {
+        let place = |leader: Leader| {
+            let by_name = self.names.iter().position(|name| *name == leader.node);
+            by_name.or_else(|| self.services.iter().position(|(address, _)| *address == leader.address))
+        };
+        failed.and_then(redirect::leader).and_then(place).unwrap_or(turn + 1)
     }
 }
 

@@ -7,16 +7,28 @@
 //!
 //! The failure this prevents: an order that was acknowledged and is forgotten after a restart, or a snapshot that nodes went
 //! by and nobody can reproduce. Rules: what changed is stored before anybody hears of it; a snapshot is a function of what
-//! is stored; a service that starts again goes on where it was; queries never wait for any of this.
+//! is stored; a service that starts again, or that follows another one, goes on where that was; queries never wait for any
+//! of this.
 
 pub mod control;
 pub mod desired;
-mod judging;
+#[cfg(feature = "etcd")]
+mod election;
+mod guard;
+mod health;
+mod hearing;
+pub(crate) mod judging;
+pub mod lead;
 mod metrics;
+mod placing;
+mod presence;
+mod replicas;
 mod report;
 mod rpc;
 mod serve;
 mod status;
 pub mod store;
+mod updates;
 
+pub use guard::token;
 pub use serve::{TopologyServe, serve};

@@ -1,21 +1,33 @@
-//! `canopy status`: one screen over all nodes of a configuration, asked at once; a node that does not answer is a line, not
-//! an error.
+//! `canopy status`: one screen over a tree: its nodes, asked at once, and what the topology service knows of versions, rollouts
+//! and replicas. A node that does not answer is a line, not an error; so is a service that is away.
 
-use std::{path::PathBuf, time::Duration};
+mod screen;
+
+use std::{collections::BTreeSet, io::IsTerminal, path::PathBuf, time::Duration};
 
 use anyhow::{Result, anyhow};
 use canopy_common::net::NetIo;
-use canopy_topology::config::{NodeConfig, Role};
-use comfy_table::{Table, presets};
+use canopy_proto::topology::show_request::What;
+use canopy_topology::config::{NodeConfig, Role, TopologyConfig};
 use futures::future::join_all;
 use serde_json::{Value, json};
 
-use crate::{config::Loaded, failure, http::Client, say::say, show};
+pub use screen::placement;
+
+use self::screen::{Report, Screen, Tree};
+use crate::{config::Loaded, control::Service, failure, http::Client, say, say::say};
+
+/// Between two looks of `--watch`.
+const AGAIN: Duration = Duration::from_secs(1);
+/// Longest that one node may take.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// To the top left of an empty terminal.
+const CLEAR: &str = "\x1b[2J\x1b[H";
 
 /// `canopy status`.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Example:  canopy status -c canopy.toml\n          canopy status --admin 127.0.0.1:8080"
+    after_help = "Example:  canopy status -c canopy.toml\n          canopy status -c canopy.toml --watch\n          canopy status --admin 127.0.0.1:8080"
 )]
 pub struct Args {
     /// Configuration file that names the nodes
@@ -24,21 +36,89 @@ pub struct Args {
     /// Admin address of one node, instead of a file
     #[arg(long, value_name = "HOST:PORT")]
     admin: Vec<String>,
+    /// Lists every shard on every leaf, not only those that lack something
+    #[arg(long)]
+    replicas: bool,
+    /// Shows it again every second, until it is stopped; what is new only, where nobody sits at a terminal
+    #[arg(short, long)]
+    watch: bool,
     /// Prints JSON
     #[arg(long)]
     json: bool,
 }
 
-struct Report {
-    id: String,
-    role: String,
-    admin: String,
-    ready: Result<(), String>,
-    status: Value,
+/// Runs it. Fails when a node is not ready, so that scripts can wait for it.
+pub async fn run(args: Args) -> Result<()> {
+    let mut topology = TopologyConfig::default();
+    if let Some(path) = &args.config {
+        topology = Loaded::read(Some(path), &[]).checked()?.topology;
+    }
+    let asked = args.admin.iter();
+    topology.nodes.extend(
+        asked.map(|admin| NodeConfig { admin: admin.clone(), ..NodeConfig::at(admin, Role::Root, "") }),
+    );
+    if topology.nodes.iter().all(|node| node.admin.is_empty()) {
+        return Err(anyhow!("no node to ask; hint: -c canopy.toml, or --admin 127.0.0.1:8080"));
+    }
+    let mut shown: BTreeSet<String> = BTreeSet::new();
+    loop {
+        let screen = look(&args, &topology).await;
+        if args.json {
+            say!("{:#}", document(&screen));
+        } else {
+            let lines = screen.lines(args.replicas);
+            match (args.watch, std::io::stdout().is_terminal()) {
+                (false, _) => lines.iter().for_each(|line| say!("{line}")),
+                // In one piece, so that it does not flicker.
+                (true, true) => say::write(format_args!("{CLEAR}{}\n", lines.join("\n"))),
+                (true, false) => {
+                    lines.iter().filter(|line| !shown.contains(*line)).for_each(|line| say!("{line}"));
+                    shown = lines.into_iter().collect();
+                }
+            }
+        }
+        if !args.watch {
+            return verdict(&screen);
+        }
+        tokio::time::sleep(AGAIN).await;
+    }
+}
+
+/// Asks everybody once.
+async fn look(args: &Args, topology: &TopologyConfig) -> Screen {
+    let tree = if topology.services().is_empty() { None } else { Some(know(args).await) };
+    let mut nodes = topology.nodes.clone();
+    let known: BTreeSet<String> = nodes.iter().map(|node| node.id.clone()).collect();
+    // Those that only registered are nodes too.
+    let registered =
+        tree.iter().flatten().flat_map(|tree| tree.status["nodes"].as_array().into_iter().flatten());
+    for node in registered {
+        let text = |key: &str| node[key].as_str().unwrap_or_default();
+        if let Some(role) = Role::parse(text("role")).filter(|_| !known.contains(text("node"))) {
+            let at = NodeConfig::at(text("node"), role, text("address"));
+            nodes.push(NodeConfig { admin: text("admin").to_owned(), ..at });
+        }
+    }
+    nodes.retain(|node| !node.admin.is_empty());
+    let reports = join_all(nodes.into_iter().map(ask)).await;
+    let (tree, away) = match tree {
+        None => (None, None),
+        Some(Ok(tree)) => (Some(tree), None),
+        Some(Err(error)) => (None, Some(failure::line(&error))),
+    };
+    Screen { reports, tree, away }
+}
+
+/// What the topology service knows.
+async fn know(args: &Args) -> Result<Tree> {
+    let client = Service::of(args.config.as_deref()).client()?;
+    let (status, replicas) =
+        futures::try_join!(client.show(What::Status, 0), client.show(What::Replicas, 0))?;
+    Ok(Tree { status, replicas })
 }
 
 async fn ask(node: NodeConfig) -> Report {
-    let client = Client::new(NetIo::tcp(), &node.admin, Duration::from_secs(3));
+    let client = Client::new(NetIo::tcp(), &node.admin, PATIENCE);
     let (ready, status) = futures::join!(client.get("/healthz/ready"), client.get("/status"));
     let ready = match ready {
         Ok(answer) if answer.status().is_success() => Ok(()),
@@ -49,88 +129,39 @@ async fn ask(node: NodeConfig) -> Report {
         status.ok().and_then(|answer| serde_json::from_slice(answer.body()).ok()).unwrap_or(Value::Null);
     Report {
         id: status["node"].as_str().unwrap_or(&node.id).to_owned(),
-        role: status["role"]
-            .as_str()
-            .map_or_else(|| format!("{:?}", node.role).to_lowercase(), str::to_owned),
+        role: status["role"].as_str().unwrap_or(node.role.as_str()).to_owned(),
         admin: node.admin,
         ready,
         status,
     }
 }
 
-/// Runs it. Fails when a node is not ready, so that scripts can wait for it.
-pub async fn run(args: Args) -> Result<()> {
-    let mut nodes = Vec::new();
-    if let Some(path) = &args.config {
-        nodes = Loaded::read(Some(path), &[]).checked()?.topology.nodes;
+fn document(screen: &Screen) -> Value {
+    let list: Vec<Value> = screen
+        .reports
+        .iter()
+        .map(|r| {
+            json!({ "node": r.id, "role": r.role, "admin": r.admin, "ready": r.ready.is_ok(),
+                    "reason": r.ready.as_ref().err(), "status": r.status })
+        })
+        .collect();
+    let mut document = json!({ "nodes": list, "unready": screen.unready().count() });
+    if let Some(tree) = &screen.tree {
+        document["topology"] = tree.status.clone();
+        document["replicas"] = tree.replicas.clone();
     }
-    nodes.extend(
-        args.admin
-            .iter()
-            .map(|admin| NodeConfig { admin: admin.clone(), ..NodeConfig::at(admin, Role::Root, "") }),
-    );
-    nodes.retain(|node| !node.admin.is_empty());
-    if nodes.is_empty() {
-        return Err(anyhow!("no node to ask; hint: -c canopy.toml, or --admin 127.0.0.1:8080"));
+    if let Some(away) = &screen.away {
+        document["topology_away"] = json!(away);
     }
-    let reports = join_all(nodes.into_iter().map(ask)).await;
-    let unready = reports.iter().filter(|report| report.ready.is_err()).count();
-    if args.json {
-        let list: Vec<Value> = reports
-            .iter()
-            .map(|r| {
-                json!({ "node": r.id, "role": r.role, "admin": r.admin, "ready": r.ready.is_ok(),
-                        "reason": r.ready.as_ref().err(), "status": r.status })
-            })
-            .collect();
-        say!("{:#}", json!({ "nodes": list, "unready": unready }));
-    } else {
-        print_table(&reports);
-    }
-    if unready == 0 {
-        return Ok(());
-    }
-    let names = reports.iter().filter(|report| report.ready.is_err()).map(|report| report.id.as_str());
-    Err(anyhow!("{unready} of {} nodes not ready: {}", reports.len(), names.collect::<Vec<_>>().join(", ")))
+    document
 }
 
-fn print_table(reports: &[Report]) {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header(["node", "role", "http", "health", "shards", "documents", "version", "reason"]);
-    for report in reports {
-        let shards: Vec<&Value> = report.status["shards"].as_array().into_iter().flatten().collect();
-        let serving = shards.iter().filter(|shard| shard["state"] == "serving").count();
-        let number = |value: &Value| value.as_u64().or_else(|| value.as_str()?.parse().ok()).unwrap_or(0);
-        let documents: u64 = shards.iter().map(|shard| number(&shard["documents"])).sum();
-        let versions: std::collections::BTreeSet<u64> =
-            shards.iter().map(|shard| number(&shard["serving"])).filter(|v| *v > 0).collect();
-        let versions: Vec<String> = versions.iter().map(|v| format!("v{v}")).collect();
-        let errors = shards.iter().filter_map(|shard| shard["last_error"].as_str());
-        let unready = report.ready.as_ref().err().cloned();
-        let passed_over = report.status["passed_over"].as_array().into_iter().flatten().map(|passed| {
-            let [corpus, reason] = ["corpus", "reason"].map(|key| passed[key].as_str().unwrap_or("?"));
-            format!("{corpus} v{} can't be served: {reason}", number(&passed["version"]))
-        });
-        let errors = errors.filter(|error| !error.is_empty()).take(1).map(str::to_owned);
-        let reasons: Vec<String> = unready.into_iter().chain(errors).chain(passed_over).collect();
-        let health = match (&report.ready, report.status.is_null()) {
-            (Ok(()), _) => "ready",
-            (Err(_), true) => "no answer",
-            (Err(_), false) => "not ready",
-        };
-        table.add_row([
-            report.id.clone(),
-            report.role.clone(),
-            report.admin.clone(),
-            health.to_owned(),
-            if shards.is_empty() { String::new() } else { format!("{serving}/{}", shards.len()) },
-            if shards.is_empty() { String::new() } else { show::count(documents) },
-            versions.join(","),
-            show::plain(&reasons.join("; ")),
-        ]);
+fn verdict(screen: &Screen) -> Result<()> {
+    let names: Vec<&str> = screen.unready().map(|report| report.id.as_str()).collect();
+    if names.is_empty() {
+        return Ok(());
     }
-    for line in table.lines() {
-        say!("{}", line.trim_end());
-    }
+    let some = names.iter().take(10).copied().collect::<Vec<_>>().join(", ");
+    let more = if names.len() > 10 { ", ..." } else { "" };
+    Err(anyhow!("{} of {} nodes not ready: {some}{more}", names.len(), screen.reports.len()))
 }

@@ -1,13 +1,15 @@
 //! `canopy topology`: runs the service; with a subcommand, shows what it knows and changes what should be.
 
 use anyhow::Result;
-use canopy_proto::topology::{DrainNode, command_request::Command as Asked, show_request::What};
+use canopy_proto::topology::{
+    CommandReply, DrainNode, ForgetNode, PlaceShards, command_request::Command as Asked, show_request::What,
+};
 use canopy_topology::config::Role;
 use comfy_table::{Table, presets};
 use serde_json::Value;
 
 use super::roles::{self, RoleArgs};
-use crate::{control::Service, say::say};
+use crate::{control::Service, say::say, show};
 
 /// `canopy topology`.
 #[derive(clap::Args)]
@@ -35,6 +37,73 @@ pub enum Command {
     Drain(NodeArgs),
     /// Queries to it again
     Undrain(NodeArgs),
+    /// What placing the shards of a corpus anew would move; changes nothing
+    Plan(PlaceArgs),
+    /// Places the shards of a corpus on the leaves that are here: loads first, drops after
+    #[command(
+        after_help = "Examples:  canopy topology place -c canopy.toml --corpus web --shards 8 --replicas 2   the first time\n           canopy topology place -c canopy.toml --corpus web                            after leaves joined\n           canopy topology place -c canopy.toml --corpus web --remove leaf-3            empties a leaf"
+    )]
+    Place(ApplyArgs),
+    /// Sets how many replicas each shard of a corpus has
+    SetReplicas(ReplicasArgs),
+    /// Removes a node that is away for good
+    Forget(NodeArgs),
+}
+
+/// What is to be placed.
+#[derive(clap::Args, Clone)]
+pub struct PlaceArgs {
+    #[command(flatten)]
+    service: Service,
+    /// Corpus
+    #[arg(long)]
+    corpus: String,
+    /// Group whose replicas and shards are meant; default: all of the corpus
+    #[arg(long, default_value = "")]
+    group: String,
+    /// Replicas of each shard; default: as many as now
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    replicas: u32,
+    /// Shards of a corpus that is not placed yet
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    shards: u32,
+    /// A leaf that is to be emptied
+    #[arg(long, value_name = "NODE")]
+    remove: Vec<String>,
+    /// Prints JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// `canopy topology place`.
+#[derive(clap::Args)]
+pub struct ApplyArgs {
+    #[command(flatten)]
+    place: PlaceArgs,
+    /// Shows it and does nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// `canopy topology set-replicas`.
+#[derive(clap::Args)]
+pub struct ReplicasArgs {
+    #[command(flatten)]
+    service: Service,
+    /// Corpus
+    #[arg(long)]
+    corpus: String,
+    /// Group; default: all of the corpus
+    #[arg(long, default_value = "")]
+    group: String,
+    /// Replicas of each shard
+    count: u32,
+    /// Shows it and does nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Prints JSON
+    #[arg(long)]
+    json: bool,
 }
 
 /// The service.
@@ -109,15 +178,95 @@ async fn ask(command: Command) -> Result<()> {
         }
         Command::Drain(args) => drain(args, false).await?,
         Command::Undrain(args) => drain(args, true).await?,
+        Command::Plan(args) => place(args, true).await?,
+        Command::Place(args) => place(args.place, args.dry_run).await?,
+        Command::SetReplicas(args) => {
+            let ReplicasArgs { service, corpus, group, count, dry_run, json } = args;
+            if count == 0 {
+                return Err(anyhow::anyhow!("a shard needs at least one replica"));
+            }
+            let (shards, remove) = Default::default();
+            place(PlaceArgs { service, corpus, group, replicas: count, shards, remove, json }, dry_run)
+                .await?;
+        }
+        Command::Forget(args) => {
+            done(&args.service.client()?.command(Asked::Forget(ForgetNode { node: args.node })).await?);
+        }
     }
     Ok(())
 }
 
-async fn drain(args: NodeArgs, undo: bool) -> Result<()> {
-    let reply = args.service.client()?.command(Asked::Drain(DrainNode { node: args.node, undo })).await?;
-    for line in reply.done {
+/// Shows what is moved, then has it done unless only that was wanted.
+async fn place(args: PlaceArgs, dry_run: bool) -> Result<()> {
+    let client = args.service.client()?;
+    let PlaceArgs { corpus, group, replicas, shards, remove, .. } = args.clone();
+    let wish = |dry_run| {
+        let (corpus, group, remove) = (corpus.clone(), group.clone(), remove.clone());
+        Asked::Place(PlaceShards { corpus, group, replicas, shards, remove, dry_run })
+    };
+    let planned = client.command(wish(true)).await?;
+    let plan: Value = serde_json::from_str(&planned.document)?;
+    if args.json {
+        say!("{plan:#}");
+    } else {
+        print_plan(&plan);
+    }
+    if dry_run {
+        return Ok(());
+    }
+    let reply = client.command(wish(false)).await?;
+    if !args.json {
+        done(&reply);
+        say!("loads first, drops after; canopy status shows how far it is");
+    }
+    Ok(())
+}
+
+/// Moves that are shown one by one.
+const MOVES_SHOWN: usize = 40;
+
+fn print_plan(plan: &Value) {
+    let number = |key: &str| plan[key].as_u64().unwrap_or(0);
+    let moves: &[Value] = plan["moves"].as_array().map_or(&[], Vec::as_slice);
+    for one in moves.iter().take(MOVES_SHOWN) {
+        let shard = format!(
+            "{}:{}",
+            one["shard"]["corpus"].as_str().unwrap_or("?"),
+            one["shard"]["shard"].as_str().unwrap_or("?")
+        );
+        let node = |key: &str| one[key].as_str().map(str::to_owned);
+        let what = match (node("load"), node("drop")) {
+            (Some(load), Some(drop)) => format!("load on {load}, then drop on {drop}"),
+            (Some(load), None) => format!("load on {load}"),
+            (None, Some(drop)) => format!("drop on {drop}"),
+            (None, None) => continue,
+        };
+        say!("{shard}  {what}  {}", show::bytes(one["bytes"].as_u64().unwrap_or(0)));
+    }
+    if moves.len() > MOVES_SHOWN {
+        say!("... and {} more", moves.len() - MOVES_SHOWN);
+    }
+    let (bytes, total) = (number("bytes"), number("total_bytes"));
+    let part = if total == 0 { 0.0 } else { bytes as f64 * 100.0 / total as f64 };
+    say!("{} moves, {} to fetch: {part:.1} % of {}", moves.len(), show::bytes(bytes), show::bytes(total));
+    for (key, word) in [("warnings", "warning"), ("unmet", "not met")] {
+        for line in plan[key].as_array().into_iter().flatten().filter_map(Value::as_str) {
+            say!("{word}: {line}");
+        }
+    }
+    if let Some(refused) = plan["refused"].as_str() {
+        say!("it would be refused: {refused}");
+    }
+}
+
+fn done(reply: &CommandReply) {
+    for line in &reply.done {
         say!("{line}");
     }
+}
+
+async fn drain(args: NodeArgs, undo: bool) -> Result<()> {
+    done(&args.service.client()?.command(Asked::Drain(DrainNode { node: args.node, undo })).await?);
     Ok(())
 }
 
@@ -125,10 +274,10 @@ fn print(status: &Value) {
     say!("epoch {}", status["epoch"]);
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
-    table.set_header(["node", "role", "state", "address", "zone"]);
+    table.set_header(["node", "role", "state", "health", "address", "zone", "reason"]);
     for node in status["nodes"].as_array().into_iter().flatten() {
         table.add_row(
-            ["node", "role", "state", "address", "zone"]
+            ["node", "role", "state", "health", "address", "zone", "reason"]
                 .map(|key| node[key].as_str().unwrap_or("").to_owned()),
         );
     }
@@ -139,5 +288,17 @@ fn print(status: &Value) {
         for line in super::rollout::lines(name, corpus) {
             say!("{line}");
         }
+        if let Some(line) = super::status::placement(&corpus["placement"]) {
+            say!("{line}");
+        }
+    }
+    let hot = status["hot_shards"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|one| format!("{} {}/s", one["shard"].as_str().unwrap_or("?"), one["queries_per_second"]));
+    let hot: Vec<String> = hot.collect();
+    if !hot.is_empty() {
+        say!("asked most: {}", hot.join(", "));
     }
 }

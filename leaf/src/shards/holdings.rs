@@ -12,9 +12,10 @@ pub fn condition(board: &Board) -> Condition {
     let each = board.all().into_iter().filter_map(|(place, line)| {
         let version = line.version.or(place.version)?;
         let progress = progress(&line);
-        Some(Holding { corpus: place.corpus.to_string(), version, shard: Some(place.shard), progress })
+        let (corpus, shard) = (place.corpus.to_string(), Some(place.shard));
+        Some(Holding { corpus, version, shard, progress, bytes: line.bytes, memory: line.takes.memory })
     });
-    Condition { holdings: each.collect(), trials: Vec::new() }
+    Condition { holdings: each.collect(), ..Condition::default() }
 }
 
 fn progress(line: &Line) -> Progress {

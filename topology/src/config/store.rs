@@ -79,7 +79,10 @@ mod tests {
         let StoreAddress::Etcd(address) = StoreAddress::parse("etcd://a:1,b:2/trees/web/").unwrap() else {
             panic!("it is etcd");
         };
-        assert_eq!((address.endpoints.as_slice(), address.prefix.as_str()), (&["a:1".to_owned(), "b:2".to_owned()][..], "/trees/web"));
+        assert_eq!(
+            (address.endpoints.as_slice(), address.prefix.as_str()),
+            (&["a:1".to_owned(), "b:2".to_owned()][..], "/trees/web")
+        );
         assert_eq!(address.to_string(), "etcd://a:1,b:2/trees/web");
         for (text, part) in [
             ("", "name a path"),

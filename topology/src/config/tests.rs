@@ -56,6 +56,14 @@ fn each_problem_is_found_under_its_key() {
         (|t| t.placements[1].replicas[0] = "leaf-9".into(), "placements[1].replicas[0]", "no node"),
         (|t| t.placements[1].replicas[0] = "agg-1".into(), "placements[1].replicas[0]", "role aggregator"),
         (|t| t.placements[0].replicas[1] = "leaf-1".into(), "placements[0].replicas[1]", "twice"),
+        (|t| t.store = "etcd://h:1".into(), "store", "names no prefix"),
+        (|t| t.store_user = "canopy".into(), "store_user", "neither is"),
+        (|t| t.store_lease = Time::ms(500), "store_lease", "outside 2s..1min"),
+        (
+            |t| t.nodes.extend([node("t-1", Role::Topology, 7010), node("t-2", Role::Topology, 7011)]),
+            "store",
+            "2 topology services can't share",
+        ),
         (|t| t.placements[1].version = 7, "placements[1].version", "has version 0 elsewhere"),
     ];
     for (damage, key, words) in cases {

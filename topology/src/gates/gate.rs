@@ -124,14 +124,8 @@ impl Gate {
         self.sampled |= worst == Verdict::Pass && sample >= self.policy.needs && timed;
         let passes = self.sampled && !self.lacks_judged();
         let verdict = if worst == Verdict::Pass && !passes { Verdict::Wait } else { worst };
-        self.last = Judgement {
-            verdict,
-            sample,
-            since,
-            look: self.taken,
-            findings,
-            skipped: self.skipped.clone(),
-        };
+        self.last =
+            Judgement { verdict, sample, since, look: self.taken, findings, skipped: self.skipped.clone() };
         if self.looks.arms.at >= self.policy.sample {
             self.next_round(since);
         }

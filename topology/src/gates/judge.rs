@@ -199,13 +199,7 @@ impl Look<'_> {
         self.alpha(spending, self.looks.arms, self.arms)
     }
 
-    fn finding(
-        metric: &str,
-        values: [f64; 2],
-        limit: f64,
-        p: Option<f64>,
-        alpha: f64,
-    ) -> Finding {
+    fn finding(metric: &str, values: [f64; 2], limit: f64, p: Option<f64>, alpha: f64) -> Finding {
         let [control, treatment] = values;
         let p = p.filter(|_| alpha > 0.0);
         Finding { metric: metric.to_owned(), verdict: Verdict::Pass, control, treatment, limit, p, alpha }
@@ -223,7 +217,8 @@ impl Look<'_> {
             let (before, after) = (count(old, before), count(new, after));
             let p = grown(before, after, tolerance);
             let shares = [before.share(), after.share()];
-            let mut found = Self::finding(metric, shares, tolerance, Some(p), self.of_arms(&self.policy.share));
+            let mut found =
+                Self::finding(metric, shares, tolerance, Some(p), self.of_arms(&self.policy.share));
             let hard = if tolerance > 0.0 { tolerance } else { limits.share_hard };
             if found.significant() {
                 let grew = after.share() - before.share();
@@ -262,7 +257,8 @@ impl Look<'_> {
         let test = rank_test(old, new)?;
         let medians = [old.quantile_us(0.5) / 1e3, new.quantile_us(0.5) / 1e3];
         let limit = medians[0] * limits.median_ratio;
-        let mut found = Self::finding("median ms", medians, limit, Some(test.p), self.of_arms(&self.policy.body));
+        let mut found =
+            Self::finding("median ms", medians, limit, Some(test.p), self.of_arms(&self.policy.body));
         if found.significant() && medians[1] >= limit {
             let hard = medians[1] >= medians[0] * limits.median_ratio_hard;
             found.verdict = if hard { Verdict::HardBreach } else { Verdict::SoftBreach };

@@ -97,7 +97,9 @@ impl Judged {
         }
         if queries.len() < FEWEST_QUERIES {
             let found = queries.len();
-            return Err(format!("{found} queries; write {FEWEST_QUERIES} or more, a difference of fewer is chance"));
+            return Err(format!(
+                "{found} queries; write {FEWEST_QUERIES} or more, a difference of fewer is chance"
+            ));
         }
         Ok(queries)
     }
@@ -169,7 +171,8 @@ mod tests {
     use super::*;
 
     fn file(change: impl Fn(usize, String) -> String) -> Judged {
-        let line = |at: usize| change(at, format!("{{\"q\":\"query {at}\",\"gains\":{{\"a\":2,\"b\":1}}}}\n"));
+        let line =
+            |at: usize| change(at, format!("{{\"q\":\"query {at}\",\"gains\":{{\"a\":2,\"b\":1}}}}\n"));
         Judged::from((0..FEWEST_QUERIES).map(line).collect::<String>().as_str())
     }
 
@@ -194,7 +197,9 @@ mod tests {
         ] {
             assert!(third(text).contains(said), "{}", third(text));
         }
-        assert!(Judged::from("{\"q\":\"x\",\"gains\":{\"a\":1}}").queries().unwrap_err().contains("20 or more"));
+        assert!(
+            Judged::from("{\"q\":\"x\",\"gains\":{\"a\":1}}").queries().unwrap_err().contains("20 or more")
+        );
         let long = Judged::from("x".repeat(MOST_BYTES + 1).as_str());
         assert!(long.queries().unwrap_err().contains("the limit is 1048576"));
         let json = serde_json::to_string(&good).unwrap();

@@ -53,9 +53,9 @@ fn draw(arm: &mut Arm, model: &Model, queries: u64, dice: &Dice) {
     }
 }
 
-/// A query that is hedged after 20 ms on another row, and one that has only one row to ask.
+/// A query that is hedged after 10 ms.
 fn hedged_us(model: &Model, dice: &Dice) -> u64 {
-    latency_us(model, dice).min(20_000 + latency_us(model, dice))
+    latency_us(model, dice).min(10_000 + latency_us(model, dice))
 }
 
 fn step(percent: u8, sample: u64) -> Step {
@@ -128,10 +128,11 @@ fn caught(runs: u64, sample: u64, queries: u64, model: &Model, name: &str) -> u6
 #[test]
 fn twice_the_hiccups_are_found_by_4600_queries_an_arm() {
     let model = Model { hiccups: 0.02, ..GOOD };
-    for (sample, runs) in [(4_600, 500), (3_000, 300)] {
+    // Of 3,000 the best test there is finds 80 %, with nothing left for other metrics and looks.
+    for (sample, runs, least) in [(4_600, 500, 80), (3_000, 300, 74)] {
         let found = caught(runs, sample, sample, &model, "hiccups");
         println!("hiccups 1 -> 2 %: {found} of {runs} caught by {sample}");
-        assert!(found * 10 >= runs * 8, "{found} of {runs}");
+        assert!(found * 100 >= runs * least, "{found} of {runs}");
     }
 }
 
@@ -319,7 +320,11 @@ fn answers_that_differ_too_much_are_a_breach_in_the_shadow() {
     assert_eq!(shadow(200, 0.49, 0.9), Verdict::Pass, "not proved");
     assert_eq!(shadow(200, 0.35, 0.4), Verdict::SoftBreach);
     assert_eq!(shadow(200, 0.1, 0.1), Verdict::HardBreach);
-    assert_eq!(shadow(110, 0.1, 0.1), Verdict::HardBreach, "the last queries asked of both are looked at too");
+    assert_eq!(
+        shadow(110, 0.1, 0.1),
+        Verdict::HardBreach,
+        "the last queries asked of both are looked at too"
+    );
     assert_eq!(shadow(99, 0.0, 0.0), Verdict::Pass, "of fewer than a hundred nothing is said");
 }
 
@@ -334,13 +339,20 @@ fn judged_queries_are_waited_for_and_compared_in_pairs() {
         (0..50).for_each(|at| paired.record(0.6, 0.6 - loss + 0.01 * f64::from(at % 2)));
         Some(paired)
     };
-    for (loss, verdict) in
-        [(-0.1, Verdict::Pass), (0.006, Verdict::Pass), (0.02, Verdict::SoftBreach), (0.1, Verdict::HardBreach)]
-    {
+    for (loss, verdict) in [
+        (-0.1, Verdict::Pass),
+        (0.006, Verdict::Pass),
+        (0.02, Verdict::SoftBreach),
+        (0.1, Verdict::HardBreach),
+    ] {
         seen.judged = pairs(loss);
         let judgement = looked(&policy, &seen);
         assert_eq!(judgement.verdict, verdict, "{}", judgement.reason());
-        assert!(judgement.reason().contains("nDCG@10 over 50 judged queries 0.6000 -> "), "{}", judgement.reason());
+        assert!(
+            judgement.reason().contains("nDCG@10 over 50 judged queries 0.6000 -> "),
+            "{}",
+            judgement.reason()
+        );
     }
     // The sample is long there when the result comes.
     let mut gate = Gate::new(policy, Vec::new());

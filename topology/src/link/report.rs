@@ -2,11 +2,16 @@
 
 use std::{sync::Arc, time::Duration};
 
-use canopy_common::drain::Drain;
-use canopy_proto::topology::{Held, NodeReport, held};
+use canopy_common::{
+    drain::Drain,
+    ids::{ShardId, Version},
+};
+use canopy_proto::topology::{self as wire, Held, JudgeTask, Load, NodeReport, ShardLoad, held};
 
-use super::{Condition, Holding, Inner, Progress};
-use crate::gates::wire::Seen;
+use tonic::Code;
+
+use super::{Condition, Holding, Inner, Progress, Work};
+use crate::{gates::wire::Seen, placement::Capacity, redirect, routing::Trial};
 
 /// Between two reports.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -19,31 +24,43 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Never ends before the process drains; says then that it is gone.
 pub async fn report(link: &Arc<Inner>, drain: &Drain, condition: &(impl Fn() -> Condition + Sync)) {
-    let (mut turn, mut said, mut quiet) = (0, None, Duration::ZERO);
+    let (mut turn, mut said, mut quiet, mut refused) = (0, None, Duration::ZERO, false);
     let mut trials: Vec<Seen> = Vec::new();
     // Sums under way keep their number until they are answered, so that none is counted twice.
     let (mut sending, mut batch) = (Vec::new(), u64::from(std::process::id()) << 32);
     loop {
         let ended = drain.started();
-        let Condition { holdings, trials: seen } = condition();
+        let Condition { holdings, trials: seen, capacity, work } = condition();
         for one in seen {
             gather(&mut trials, one);
         }
-        let now = message(link, drain, holdings);
+        let now = message(link, drain, holdings, capacity);
         if quiet >= INTERVAL || said.as_ref() != Some(&now) {
             let Some((_, client)) = link.services.get(turn % link.services.len().max(1)) else { return };
             if sending.is_empty() {
                 batch += 1;
                 sending = trials.drain(..).map(|seen| seen.to_wire()).collect();
             }
-            let report = NodeReport { trials: sending.clone(), batch, ..now.clone() };
+            let report = NodeReport { trials: sending.clone(), batch, load: work.map(load), ..now.clone() };
             let told = tokio::time::timeout(PATIENCE, client.report(report)).await;
-            if let Ok(Ok(_)) = told {
+            if let Ok(Ok(reply)) = told {
+                *link.tasks.lock() = reply.judge.into_iter().map(task).collect();
                 said = Some(now);
                 sending.clear();
+                refused = false;
             } else {
+                let status = told.ok().and_then(Result::err);
+                let next = link.next(turn, status.as_ref());
+                if let Some(status) = &status
+                    && redirect::leader(status).is_none()
+                    && matches!(status.code(), Code::FailedPrecondition | Code::InvalidArgument)
+                    && !std::mem::replace(&mut refused, true)
+                {
+                    let (node, reason) = (&link.node.id, status.message());
+                    tracing::error!(node, reason, "the topology service does not take this node's reports");
+                }
                 said = None;
-                turn += 1;
+                turn = next;
                 // The watch says that the service is away.
                 tokio::time::sleep(LOOK).await;
             }
@@ -60,6 +77,11 @@ pub async fn report(link: &Arc<Inner>, drain: &Drain, condition: &(impl Fn() -> 
     }
 }
 
+fn task(task: JudgeTask) -> (String, Trial) {
+    let JudgeTask { corpus, version, control, gate } = task;
+    (corpus, Trial { version: Version(version), control: Version(control), shadow: 0, compared: 0, gate })
+}
+
 /// Adds to what was not told yet.
 fn gather(trials: &mut Vec<Seen>, seen: Seen) {
     if let Some(known) = trials.iter_mut().find(|known| known.same(&seen)) {
@@ -69,8 +91,9 @@ fn gather(trials: &mut Vec<Seen>, seen: Seen) {
     }
 }
 
-fn message(link: &Arc<Inner>, drain: &Drain, holdings: Vec<Holding>) -> NodeReport {
+fn message(link: &Arc<Inner>, drain: &Drain, holdings: Vec<Holding>, capacity: Capacity) -> NodeReport {
     let node = &link.node;
+    let Capacity { memory, disk, cores } = capacity;
     NodeReport {
         node: node.id.clone(),
         role: node.role.as_str().to_owned(),
@@ -82,6 +105,10 @@ fn message(link: &Arc<Inner>, drain: &Drain, holdings: Vec<Holding>) -> NodeRepo
         held: holdings.into_iter().map(held).collect(),
         trials: Vec::new(),
         batch: 0,
+        incarnation: link.incarnation,
+        cluster: link.cluster.clone(),
+        capacity: (capacity != Capacity::default()).then_some(wire::Capacity { memory, disk, cores }),
+        load: None,
     }
 }
 
@@ -99,5 +126,17 @@ fn held(holding: Holding) -> Held {
         state: state as i32,
         reason,
         everywhere,
+        bytes: holding.bytes,
+        memory: holding.memory,
     }
+}
+
+fn load(work: Work) -> Load {
+    let Work { queries, errors, latency_p90_us, lag_ms, shards } = work;
+    let shard = |(corpus, shard, queries): (String, ShardId, u64)| ShardLoad {
+        corpus,
+        shard: shard.to_string(),
+        queries,
+    };
+    Load { queries, errors, latency_p90_us, lag_ms, shards: shards.into_iter().map(shard).collect() }
 }

@@ -7,14 +7,21 @@ use canopy_proto::topology::{RoutingUpdate, WatchRequest};
 use tonic::{Status, Streaming};
 
 use super::{Inner, PAUSE, pause};
-use crate::routing::{RoutingSnapshot, delta::RoutingDelta};
+use crate::{
+    redirect,
+    routing::{RoutingSnapshot, delta::RoutingDelta},
+};
 
 /// Never ends before the process drains.
 pub async fn watch(link: &Arc<Inner>, drain: &Drain) {
     let (mut turn, mut away) = (0, false);
     loop {
         let Some((address, client)) = link.services.get(turn % link.services.len().max(1)) else { return };
-        let request = WatchRequest { node: link.node.id.clone(), epoch: link.routing.now().epoch.0 };
+        let request = WatchRequest {
+            node: link.node.id.clone(),
+            epoch: link.routing.now().epoch.0,
+            cluster: link.cluster.clone(),
+        };
         let ended = tokio::select! {
             biased;
             () = drain.wait_started() => return,
@@ -24,13 +31,16 @@ pub async fn watch(link: &Arc<Inner>, drain: &Drain) {
                 follow(link, updates).await
             } => ended,
         };
+        let status = ended.err();
+        let next = link.next(turn, status.as_ref());
         // Said once for as long as nobody answers.
-        if let Err(status) = ended
+        if let Some(status) = status
+            && redirect::leader(&status).is_none()
             && !std::mem::replace(&mut away, true)
         {
             tracing::warn!(node = link.node.id, service = address, error = %status.message(), "topology service away");
         }
-        turn += 1;
+        turn = next;
         if !pause(drain, PAUSE).await {
             return;
         }
@@ -121,14 +131,14 @@ mod tests {
     #[test]
     fn changes_are_applied_to_what_came_before_and_to_nothing_else() {
         let at = |epoch| RoutingSnapshot { epoch: Epoch(epoch), ..RoutingSnapshot::default() };
-        let whole = RoutingUpdate { epoch: 3, base: 0, document: at(3).to_json() };
+        let whole = RoutingUpdate { epoch: 3, base: 0, document: at(3).to_json().into() };
         let first = read(&whole, None).unwrap();
-        let document = RoutingDelta::between(&at(3), &at(5)).to_json();
+        let document = RoutingDelta::between(&at(3), &at(5)).to_json().into();
         let changes = RoutingUpdate { epoch: 5, base: 3, document };
         assert_eq!(read(&changes, Some(&first)).unwrap(), at(5));
         assert!(read(&changes, None).unwrap_err().contains("never came"));
         assert!(read(&changes, Some(&at(4))).is_err());
         assert!(read(&RoutingUpdate { epoch: 4, ..whole }, None).unwrap_err().contains("says epoch 4"));
-        assert!(read(&RoutingUpdate { document: b"{".to_vec(), ..changes }, Some(&first)).is_err());
+        assert!(read(&RoutingUpdate { document: b"{".to_vec().into(), ..changes }, Some(&first)).is_err());
     }
 }

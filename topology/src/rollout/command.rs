@@ -80,7 +80,9 @@ impl Turn {
             }
             _ => self.audit(
                 id,
-                format!("{to} waits behind {before} ({label}); start it with --supersede to turn back from that"),
+                format!(
+                    "{to} waits behind {before} ({label}); start it with --supersede to turn back from that"
+                ),
             ),
         }
     }
@@ -151,10 +153,9 @@ impl Turn {
                 "the last rollout was a rollback to {} already; name the version that you want with --to",
                 last.to
             )),
-            _ => Err(format!(
-                "{} was rolled back already; name the version that you want with --to",
-                last.to
-            )),
+            _ => {
+                Err(format!("{} was rolled back already; name the version that you want with --to", last.to))
+            }
         }
     }
 

@@ -42,9 +42,7 @@ pub fn ready(seen: &Seen, rollout: &Rollout, percent: u8) -> Ready {
             let of_shard = rollout.failed.values().filter(|failed| failed.replica.shard == *shard);
             let reasons = grouped(of_shard.map(|failed| failed.reason.as_str()));
             let held = format!("{failed} of {} replicas of {shard} can't load it", nodes.len());
-            return Ready::Never {
-                reason: format!("{held}: {reasons}; mend them and resume, or abort"),
-            };
+            return Ready::Never { reason: format!("{held}: {reasons}; mend them and resume, or abort") };
         }
         let can = nodes.len().saturating_sub(failed + away);
         if resident < rows.min(can).max(least) {

@@ -77,7 +77,8 @@ impl Turn {
             && rollout.under_trial().is_none_or(|at| at + 2 >= rollout.request.policy.steps.len())
             && !matches!(rollout.phase, Phase::Bake { step } if step + 1 < rollout.request.policy.steps.len());
         if rollout.stop.is_none() && hurries && rollout.request.policy.steps.len() <= 2 {
-            return self.audit(id, format!("{to} takes all queries as soon as it can already; nothing was changed"));
+            return self
+                .audit(id, format!("{to} takes all queries as soon as it can already; nothing was changed"));
         }
         let phase = match &now {
             Some(step) if step.percent == 100 => Phase::Bake { step: 0 },
@@ -90,6 +91,11 @@ impl Turn {
         rollout.stop = None;
         rollout.failed.clear();
         rollout.enter(phase);
-        self.audit(id, format!("{by} leaves the other steps out: {to} takes all queries as soon as it is loaded ({label})"));
+        self.audit(
+            id,
+            format!(
+                "{by} leaves the other steps out: {to} takes all queries as soon as it is loaded ({label})"
+            ),
+        );
     }
 }

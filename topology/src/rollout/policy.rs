@@ -109,14 +109,18 @@ impl Policy {
                 );
             }
         }
-        for (at, step) in self.steps.iter().enumerate().filter(|(_, step)| (1..FEWEST).contains(&step.sample)) {
+        for (at, step) in self.steps.iter().enumerate().filter(|(_, step)| (1..FEWEST).contains(&step.sample))
+        {
             let reason = format!("{} queries tell nothing; write {FEWEST} or more, or 0", step.sample);
             wrong(&format!("steps[{at}].sample"), reason);
         }
         if let Err(reason) = self.judged.queries() {
             wrong("judged", reason);
         } else if !self.judged.is_empty() && self.steps.first().is_some_and(|step| step.percent == 100) {
-            wrong("judged", "they are asked before all queries go to it; put a step of 0 or 1 % first".to_owned());
+            wrong(
+                "judged",
+                "they are asked before all queries go to it; put a step of 0 or 1 % first".to_owned(),
+            );
         }
         if let Some(last) = self.steps.last().filter(|last| last.percent == 100 && last.sample > 0) {
             let at = self.steps.len() - 1;
@@ -177,7 +181,10 @@ mod tests {
         bad.steps[2].sample = 99;
         bad.judged = "{}".into();
         let keys: Vec<String> = bad.problems().into_iter().map(|(key, _)| key).collect();
-        assert_eq!(keys, ["steps[1].percent", "steps[2].sample", "judged", "steps", "max_unavailable", "shadow_percent"]);
+        assert_eq!(
+            keys,
+            ["steps[1].percent", "steps[2].sample", "judged", "steps", "max_unavailable", "shadow_percent"]
+        );
         bad.steps.clear();
         assert_eq!(bad.problems()[0].0, "steps");
     }

@@ -3,6 +3,7 @@
 mod by_hand;
 mod commands;
 mod model;
+mod pace;
 
 use std::collections::BTreeMap;
 

@@ -152,7 +152,13 @@ mod tests {
             shards: Replicas::new(),
             pins: vec![Pin { version: Version(3), share: 10_000 }],
             placed_shards: 6,
-            trial: Some(Trial { version: Version(4), control: Version(3), shadow: 100, compared: 0, gate: 7 }),
+            trial: Some(Trial {
+                version: Version(4),
+                control: Version(3),
+                shadow: 100,
+                compared: 0,
+                gate: 7,
+            }),
             versions: [(Version(3), VersionRouting { wanted: shards.clone(), held: shards })].into(),
         };
         let snapshot = RoutingSnapshot {

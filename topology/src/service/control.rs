@@ -6,6 +6,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
     time::Duration,
 };
 
@@ -13,18 +14,22 @@ use canopy_common::{
     config::Section,
     ids::{Epoch, NodeId, ShardId, Version},
 };
+use canopy_proto::topology::JudgeTask;
 use tokio::time::Instant;
 
 use super::{
     desired::{Desired, NodeRecord},
     judging::Judging,
+    presence::Presence,
+    replicas::Lacking,
 };
 use crate::{
     config::{Role, TopologyConfig},
     error::{Error, Result},
-    gates::{Judgement, wire::Seen},
+    gates::{Judgement, judged::JudgedQuery, wire::Seen},
+    placement::CorpusShard,
     rollout::{Effect, Event, Policy, step},
-    routing::RoutingSnapshot,
+    routing::{RoutingSnapshot, Trial},
 };
 
 /// How long a node is taken for here after its last word.
@@ -34,10 +39,21 @@ pub const LEASE: Duration = Duration::from_secs(3);
 #[derive(Clone)]
 pub struct Control {
     pub(super) desired: Desired,
-    pub(super) heard: BTreeMap<NodeId, Instant>,
+    /// Nodes, as far as they were heard of since this service started.
+    pub(super) presence: BTreeMap<NodeId, Presence>,
+    /// Bytes on disk and in memory of a replica of each shard.
+    pub(super) sizes: BTreeMap<CorpusShard, (u64, u64)>,
+    /// Queries a second of each shard, over the last ten seconds or so.
+    pub(super) heat: BTreeMap<CorpusShard, f64>,
+    /// Since when replicas lack what they should hold.
+    pub(super) lacking: Lacking,
+    /// When nodes were judged last.
+    pub(super) looked: Instant,
+    /// Corpora that the configuration places.
+    pub(super) configured: BTreeSet<String>,
     /// Versions whose statistics each root has.
     pub(super) roots: BTreeMap<NodeId, BTreeSet<(String, Version)>>,
-    snapshot: RoutingSnapshot,
+    snapshot: Arc<RoutingSnapshot>,
     judging: BTreeMap<String, Judging>,
     /// Of the trials that each root told of last.
     pub(super) batches: BTreeMap<NodeId, u64>,
@@ -49,11 +65,17 @@ impl Control {
     pub fn new(mut desired: Desired, fresh: Epoch, now: Instant) -> Self {
         // Above what was published before, which another build may have made of the same state.
         desired.epoch = if desired.epoch == Epoch(0) { fresh } else { Epoch(desired.epoch.0 + 1) };
-        let heard = desired.nodes.keys().map(|node| (node.clone(), now)).collect();
-        let snapshot = desired.snapshot();
+        let presence = desired.nodes.iter().filter(|(_, record)| record.role != Role::Topology);
+        let presence = presence.map(|(node, _)| (node.clone(), Presence::expected(now))).collect();
+        let snapshot = Arc::new(desired.snapshot());
         let mut control = Self {
             desired,
-            heard,
+            presence,
+            sizes: BTreeMap::new(),
+            heat: BTreeMap::new(),
+            lacking: Lacking::new(),
+            looked: now,
+            configured: BTreeSet::new(),
             roots: BTreeMap::new(),
             snapshot,
             judging: BTreeMap::new(),
@@ -73,7 +95,7 @@ impl Control {
     }
 
     /// The newest snapshot.
-    pub fn snapshot(&self) -> &RoutingSnapshot {
+    pub fn snapshot(&self) -> &Arc<RoutingSnapshot> {
         &self.snapshot
     }
 
@@ -91,7 +113,8 @@ impl Control {
             let id = NodeId::from(node.id.as_str());
             let new = NodeRecord::from(node);
             let record = self.desired.nodes.entry(id).or_insert_with(|| new.clone());
-            *record = NodeRecord { drained: record.drained, leaving: record.leaving, ..new };
+            let NodeRecord { role, address, admin, zone, .. } = new;
+            *record = NodeRecord { role, address, admin, zone, ..record.clone() };
         }
         let mut placed: BTreeMap<&str, BTreeMap<ShardId, Vec<NodeId>>> = BTreeMap::new();
         for placement in &config.placements {
@@ -101,11 +124,7 @@ impl Control {
             placed.entry(&placement.corpus).or_default().extend(shards.map(|shard| (shard, nodes.clone())));
         }
         for (corpus, placed) in placed {
-            let known = self.desired.corpora.entry(corpus.to_owned()).or_default();
-            if known.seen.placed != placed {
-                self.audit.push(format!("{corpus}: placed by the configuration: {} shards", placed.len()));
-                self.apply(corpus, Event::Placed(placed));
-            }
+            self.place_as_configured(corpus, placed);
         }
         for placement in config.placements.iter().filter(|placement| placement.version > 0) {
             let state = &self.desired.corpora[&placement.corpus];
@@ -156,6 +175,8 @@ impl Control {
             return Err(Error::invalid("node", message));
         }
         record.drained = !undo;
+        // Taken back, it may hold shards again.
+        record.emptied &= !undo;
         let done = format!("{by} {} {node}", if undo { "takes back" } else { "drains" });
         self.audit.push(done.clone());
         self.refresh();
@@ -166,9 +187,11 @@ impl Control {
     pub fn tick(&mut self, elapsed: Duration, now: Instant) {
         if elapsed > LEASE / 2 {
             // It was this process that stood still: everybody has a whole lease to be heard of again.
-            self.heard.values_mut().for_each(|at| *at = now);
+            self.presence.values_mut().filter(|known| known.here).for_each(|known| known.at = now);
         }
         self.lapse(now);
+        self.look_when_due(now);
+        self.settle_health();
         self.tell_roots();
         let busy: Vec<String> = self
             .desired
@@ -179,10 +202,17 @@ impl Control {
             .collect();
         let elapsed_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
         for corpus in busy {
+            // What was seen counts before the time does: the last look of a step comes before the next step.
+            self.judge(&corpus, elapsed_ms);
             self.apply(&corpus, Event::Tick { elapsed_ms });
-            self.judge(&corpus);
         }
+        self.advance_placings();
         self.refresh();
+    }
+
+    /// A line of the audit log.
+    pub(super) fn note_audit(&mut self, line: String) {
+        self.audit.push(line);
     }
 
     /// What a root saw of a trial.
@@ -193,28 +223,74 @@ impl Control {
     }
 
     /// Judges the trial of a corpus, as far as it was seen.
-    fn judge(&mut self, corpus: &str) {
-        if let Some(judged) = self.judging.get_mut(corpus).and_then(Judging::judge) {
+    fn judge(&mut self, corpus: &str, elapsed_ms: u64) {
+        let active = self.desired.corpora.get(corpus).and_then(|state| state.active.as_ref());
+        let last = active.is_some_and(|rollout| rollout.step_ends(elapsed_ms));
+        if let Some(judged) = self.judging.get_mut(corpus).and_then(|judging| judging.judge(last)) {
             self.apply(corpus, judged);
         }
     }
 
     /// The judgement that is being made, for people.
-    pub(super) fn judgement(&self, corpus: &str) -> Option<&Judgement> {
-        self.judging.get(corpus)?.last()
+    pub(super) fn judgement(&self, corpus: &str) -> Option<Judgement> {
+        self.judging.get(corpus).map(Judging::now)
+    }
+
+    /// Trials whose judged queries a root is to ask.
+    pub(super) fn judge_tasks(&mut self, root: &NodeId) -> Vec<JudgeTask> {
+        let (presence, nodes) = (&self.presence, &self.desired.nodes);
+        let here = |node: &NodeId| {
+            presence.get(node).is_some_and(|known| known.here)
+                && nodes.get(node).is_some_and(|it| it.role == Role::Root && !it.leaving)
+        };
+        if !here(root) {
+            return Vec::new();
+        }
+        let asked = self.judging.values_mut().filter_map(|judging| {
+            judging.asks(root, here).then(|| {
+                let Seen { corpus, versions: (version, control), gate, .. } = judging.of().clone();
+                JudgeTask { corpus, version, control, gate }
+            })
+        });
+        asked.collect()
+    }
+
+    /// The judged queries of a gate. Errors: there is no such gate any more.
+    pub(super) fn judged_queries(&self, corpus: &str, gate: u64) -> Result<Vec<JudgedQuery>> {
+        let active = self.known(corpus)?.active.as_ref().filter(|rollout| rollout.trial() == gate);
+        let active = active.ok_or_else(|| Error::Refused(format!("gate {gate} of {corpus} is over")))?;
+        active.request.policy.judged.queries().map_err(|reason| Error::invalid("judged", reason))
     }
 
     /// Who was not heard of for too long is away.
     fn lapse(&mut self, now: Instant) {
-        let late = |at: &Instant| now.saturating_duration_since(*at) > LEASE;
-        let lapsed: Vec<NodeId> =
-            self.heard.iter().filter(|(_, at)| late(at)).map(|(node, _)| node.clone()).collect();
-        for node in lapsed {
-            self.heard.remove(&node);
+        for node in self.late(now) {
+            if let Some(known) = self.presence.get_mut(&node) {
+                known.here = false;
+            }
             self.roots.remove(&node);
             self.audit.push(format!("{node} is away: not heard of for {LEASE:?}"));
             self.tell(&node, true);
         }
+    }
+
+    /// Whose lease is out by now.
+    fn late(&self, now: Instant) -> Vec<NodeId> {
+        let late = |known: &Presence| known.here && now.saturating_duration_since(known.at) > LEASE;
+        self.presence.iter().filter(|(_, known)| late(known)).map(|(node, _)| node.clone()).collect()
+    }
+
+    /// Whether time that went by changes nothing that is stored.
+    pub(super) fn rests(&self, elapsed: Duration, now: Instant) -> bool {
+        elapsed <= LEASE / 2
+            && self.late(now).is_empty()
+            && self.desired.corpora.values().all(|state| state.active.is_none())
+            && self.settled()
+    }
+
+    /// Whether a node is here.
+    pub(super) fn is_here(&self, node: &NodeId) -> bool {
+        self.presence.get(node).is_some_and(|known| known.here)
     }
 
     /// Tells the corpora that have the node whether it is away.
@@ -232,14 +308,16 @@ impl Control {
         for corpus in placed {
             self.apply(&corpus, Event::Node { node: node.clone(), away });
         }
-        self.tell_roots();
+        if self.desired.nodes.get(node).is_some_and(|record| record.role == Role::Root) {
+            self.tell_roots();
+        }
     }
 
     /// Tells the corpora which versions every root has.
     pub(super) fn tell_roots(&mut self) {
         let mut here: Vec<&BTreeSet<(String, Version)>> = Vec::new();
         for (id, record) in self.desired.nodes.iter().filter(|(_, record)| record.role == Role::Root) {
-            if record.leaving || !self.heard.contains_key(id) {
+            if record.leaving || !self.is_here(id) {
                 continue;
             }
             // Until every root was heard since this service started, the roots are as they were.
@@ -273,8 +351,9 @@ impl Control {
             match effect {
                 Effect::Audit { what, .. } => self.audit.push(format!("{corpus}: {what}")),
                 Effect::Refused { reason } => refused = Some(reason),
-                Effect::Judge { gate, version, control, step } => {
-                    let judging = Judging::begin(corpus, gate, version, control, &step);
+                Effect::Judge { gate, trial, version, control, step, judged, baseline } => {
+                    let trial = Trial { version, control, shadow: 0, compared: 0, gate: trial };
+                    let judging = Judging::begin(corpus, gate, &trial, &step, judged, baseline);
                     self.judging.insert(corpus.to_owned(), judging);
                 }
                 // Snapshots are made from the state.
@@ -294,16 +373,16 @@ impl Control {
             self.audit
                 .push(format!("a node goes by epoch {}, above {}: this store is older", epoch.0, own.0));
             self.desired.epoch = Epoch(epoch.0 + 1);
-            self.snapshot = self.desired.snapshot();
+            self.snapshot = Arc::new(self.desired.snapshot());
         }
     }
 
     /// A new snapshot, when anything that nodes go by is different.
     pub(super) fn refresh(&mut self) {
         let next = self.desired.snapshot();
-        if next != self.snapshot {
+        if next != *self.snapshot {
             self.desired.epoch = Epoch(self.desired.epoch.0 + 1);
-            self.snapshot = RoutingSnapshot { epoch: self.desired.epoch, ..next };
+            self.snapshot = Arc::new(RoutingSnapshot { epoch: self.desired.epoch, ..next });
         }
     }
 }

@@ -2,15 +2,18 @@
 //!
 //! Rule for whom to ask: leaves that said they answer from the version; those that are away (their lease is out) or leave
 //! are left out where another leaf of the shard answers, and only there: when everybody is away, it is the service that is
-//! cut off.
+//! cut off. The same with those that fail ([`Standing::Faulty`]), and never fewer than half are asked; those that are slow or
+//! behind ([`Standing::SubHealthy`]) are named last.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use canopy_common::ids::{Epoch, NodeId, ShardId, Version};
 use serde::{Deserialize, Serialize};
 
+use super::placing::Placing;
 use crate::{
     config::{NodeConfig, Role},
+    placement::Capacity,
     rollout::{Replica, Route, State},
     routing::{ALL_QUERIES, CorpusRouting, Node, Replicas, RoutingSnapshot, Trial, VersionRouting},
 };
@@ -31,18 +34,66 @@ pub struct NodeRecord {
     pub drained: bool,
     /// It says that it leaves.
     pub leaving: bool,
+    /// An operator wants no shard on it.
+    #[serde(default)]
+    pub emptied: bool,
+    /// What it can hold; 0: it does not say.
+    #[serde(default)]
+    pub capacity: Capacity,
+    /// How it does among its peers.
+    #[serde(default)]
+    pub standing: Standing,
+}
+
+/// What the health of a node means for who is asked. Stored, because the snapshot follows from what is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Standing {
+    /// Asked like any other.
+    #[default]
+    Good,
+    /// Named last.
+    SubHealthy,
+    /// Not asked where others answer.
+    Faulty,
+}
+
+impl NodeRecord {
+    /// A node of which no more is known.
+    pub fn new(role: Role, address: &str) -> Self {
+        Self {
+            role,
+            address: address.to_owned(),
+            admin: String::new(),
+            zone: String::new(),
+            drained: false,
+            leaving: false,
+            emptied: false,
+            capacity: Capacity::default(),
+            standing: Standing::Good,
+        }
+    }
+
+    /// It, after it said what it is; what others decided of it stays.
+    pub fn heard(&self, said: &Self) -> Self {
+        Self { drained: self.drained, emptied: self.emptied, standing: self.standing, ..said.clone() }
+    }
+
+    /// Whether it said that already.
+    pub fn says(&self, said: &Self) -> bool {
+        let Self { role, address, admin, zone, leaving, capacity, .. } = self;
+        *role == said.role
+            && *address == said.address
+            && *admin == said.admin
+            && *zone == said.zone
+            && *leaving == said.leaving
+            && *capacity == said.capacity
+    }
 }
 
 impl From<&NodeConfig> for NodeRecord {
     fn from(node: &NodeConfig) -> Self {
-        Self {
-            role: node.role,
-            address: node.address.clone(),
-            admin: node.admin.clone(),
-            zone: node.zone.clone(),
-            drained: false,
-            leaving: false,
-        }
+        Self { admin: node.admin.clone(), zone: node.zone.clone(), ..Self::new(node.role, &node.address) }
     }
 }
 
@@ -55,6 +106,8 @@ pub struct Desired {
     pub nodes: BTreeMap<NodeId, NodeRecord>,
     /// Rollouts and placement of each corpus.
     pub corpora: BTreeMap<String, State>,
+    /// What is computed of placements.
+    pub placings: BTreeMap<String, Placing>,
 }
 
 impl Desired {
@@ -106,7 +159,14 @@ impl Desired {
         let staying = if staying.is_empty() { holding } else { staying };
         let here: Vec<NodeId> =
             staying.iter().filter(|node| !state.seen.away.contains(*node)).cloned().collect();
-        if here.is_empty() || here.len() * 2 < staying.len() { staying } else { here }
+        let standing = |node: &NodeId| self.nodes.get(node).map_or(Standing::Good, |record| record.standing);
+        let well: Vec<NodeId> =
+            here.iter().filter(|node| standing(node) != Standing::Faulty).cloned().collect();
+        // Never fewer than half: past that the trouble is not theirs, and the rest would be overloaded.
+        let enough = |asked: &Vec<NodeId>| !asked.is_empty() && asked.len() * 2 >= staying.len();
+        let mut asked = [well, here].into_iter().find(enough).unwrap_or(staying);
+        asked.sort_by_key(|node| standing(node) != Standing::Good);
+        asked
     }
 }
 
@@ -119,6 +179,7 @@ fn trial(route: &Route) -> Option<Trial> {
         control,
         shadow: of_all(candidate.shadow_percent),
         compared: of_all(candidate.control_percent),
+        gate: candidate.gate,
     })
 }
 

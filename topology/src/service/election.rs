@@ -22,7 +22,7 @@ use super::{
         shared::SharedStore,
     },
 };
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// After something failed.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -68,7 +68,7 @@ impl Election {
                     if !matches!(lead.now(), Leads::Nobody(_)) {
                         tracing::warn!(%error, "nobody knows who leads");
                     }
-                    lead.set(Leads::Nobody(error.to_string()));
+                    lead.lose(Leads::Nobody(error.to_string()));
                     tokio::time::sleep(PAUSE).await;
                 }
             }
@@ -82,9 +82,9 @@ impl Election {
             if let Some(leader) = held.by {
                 // Its own key of before, which goes with its lease.
                 if leader == self.this {
-                    lead.set(Leads::Nobody("the term of this service before has to end first".to_owned()));
+                    lead.lose(Leads::Nobody("the term of this service before has to end first".to_owned()));
                 } else {
-                    lead.set(Leads::Other(leader));
+                    lead.lose(Leads::Other(leader));
                 }
                 self.vacant(&client, held.at).await?;
             } else if let Some(term) = self.take(&client).await? {
@@ -202,28 +202,35 @@ pub async fn run(service: Arc<Service>, election: Election, drain: Drain) {
             () = drain.wait_started() => return,
             term = election.won(service.lead()) => term,
         };
-        let (why, failed) = tokio::select! {
+        let (why, pause) = tokio::select! {
             biased;
-            () = drain.wait_started() => ("this service leaves".to_owned(), false),
-            why = term.renew(service.lead()) => (why, false),
+            () = drain.wait_started() => ("this service leaves".to_owned(), Duration::ZERO),
+            why = term.renew(service.lead()) => (why, Duration::ZERO),
             ended = govern(&service, &term) => ended,
         };
         tracing::warn!(node = term.writer, why, "leads no more");
         service.step_down(why).await;
         term.resign().await;
-        if failed {
-            tokio::time::sleep(LONG_PAUSE).await;
-        }
+        let _or_drained = tokio::time::timeout(pause, drain.wait_started()).await;
     }
 }
 
-/// One term; why it ended, and whether it could not begin.
-async fn govern(service: &Arc<Service>, term: &Term) -> (String, bool) {
+/// One term; why it ended, and how long others should have the chance.
+async fn govern(service: &Arc<Service>, term: &Term) -> (String, Duration) {
     if let Err(error) = service.take_up(term.store(), || Some(term.until())).await {
         tracing::error!(%error, "this service can't lead");
-        return (error.to_string(), true);
+        let pause = match error {
+            Error::Store { .. } | Error::Deposed => PAUSE,
+            _ => LONG_PAUSE,
+        };
+        return (error.to_string(), pause);
     }
     tracing::info!(node = term.writer, term = term.revision, "leads");
-    service.lead().lost().await;
-    ("another service may lead by now".to_owned(), false)
+    let lead = service.lead();
+    tokio::select! {
+        biased;
+        () = lead.lost() => {}
+        () = lead.out() => {}
+    }
+    ("another service may lead by now".to_owned(), Duration::ZERO)
 }

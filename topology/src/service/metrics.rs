@@ -4,6 +4,8 @@
 use canopy_common::telemetry::metrics;
 use prometheus::{IntCounter, IntGauge, IntGaugeVec, Opts, Registry};
 
+use tokio::time::Instant;
+
 use super::control::Control;
 use crate::rollout::Stop;
 
@@ -11,8 +13,12 @@ use crate::rollout::Stop;
 pub struct Metrics {
     epoch: IntGauge,
     nodes: IntGaugeVec,
+    leaves: IntGaugeVec,
+    behind: IntGauge,
     rollouts: IntGauge,
     stopped: IntGauge,
+    /// 1 while this service leads.
+    pub leads: IntGauge,
     /// Changes that could not be stored.
     pub unstored: IntCounter,
 }
@@ -22,19 +28,28 @@ impl Metrics {
     pub fn new(registry: &Registry) -> Self {
         let gauge =
             |what: &str, help: &str| metrics::gauge(registry, &format!("canopy_topology_{what}"), help);
-        let nodes = IntGaugeVec::new(Opts::new("canopy_topology_nodes", "nodes by state"), &["state"])
-            .expect("metric names are literals");
-        if let Err(error) = registry.register(Box::new(nodes.clone())) {
-            tracing::error!(%error, "a metric could not be registered");
-        }
+        let by = |what: &str, help: &str, label: &str| {
+            let gauges = IntGaugeVec::new(Opts::new(format!("canopy_topology_{what}"), help), &[label])
+                .expect("metric names are literals");
+            if let Err(error) = registry.register(Box::new(gauges.clone())) {
+                tracing::error!(%error, "a metric could not be registered");
+            }
+            gauges
+        };
         Self {
             epoch: gauge("epoch", "of the newest routing snapshot"),
-            nodes,
+            nodes: by("nodes", "nodes by state", "state"),
+            leaves: by("leaves", "leaves by health", "health"),
+            behind: gauge(
+                "replicas_behind",
+                "replicas that lack a version they should hold for two minutes; above 0 wants a look",
+            ),
             rollouts: gauge("rollouts", "rollouts under way"),
             stopped: gauge(
                 "rollouts_stopped",
                 "rollouts that are halted or paused; above 0 for long wants a look",
             ),
+            leads: gauge("leads", "1 at the service that leads; a sum other than 1 for long wants a look"),
             unstored: metrics::counter(
                 registry,
                 "canopy_topology_unstored_total",
@@ -49,6 +64,10 @@ impl Metrics {
         for (state, count) in control.node_counts() {
             self.nodes.with_label_values(&[state]).set(count);
         }
+        for (health, count) in control.conditions() {
+            self.leaves.with_label_values(&[health]).set(count);
+        }
+        self.behind.set(i64::try_from(control.alarms(Instant::now())).unwrap_or(i64::MAX));
         let active = || control.desired().corpora.values().filter_map(|state| state.active.as_ref());
         let stopped = |stop: &Option<Stop>| stop.is_some();
         self.rollouts.set(active().count() as i64);

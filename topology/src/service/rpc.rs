@@ -8,44 +8,50 @@ use canopy_common::{
     rpc::status::to_status,
 };
 use canopy_proto::topology::{
-    CommandReply, CommandRequest, NodeReport, ReportReply, RoutingUpdate, ShowReply, ShowRequest,
-    WatchRequest, command_request::Command, show_request::What, topology_server::Topology,
+    CommandReply, CommandRequest, JudgedQuery, JudgedReply, JudgedRequest, NodeReport, ReportReply,
+    ResumeRollout, RoutingUpdate, ShowReply, ShowRequest, WatchRequest, command_request::Command,
+    show_request::What, topology_server::Topology,
 };
 use futures::{Stream, StreamExt, stream};
 use tonic::{Request, Response, Status};
 
 use super::{
     control::{Control, LEASE},
+    hearing,
+    lead::Leader,
+    placing::PlaceAsked,
     report::Word,
     serve::Service,
 };
 use crate::{
+    config::Role,
     error::{Error, Result},
+    redirect,
     rollout::{Event, Policy, dry_run},
-    routing::{RoutingSnapshot, delta::RoutingDelta},
 };
 
 /// Longest name of who wants something, characters.
 const MOST_BY: usize = 120;
-/// Largest policy that is read, bytes.
-const MOST_POLICY: usize = 64 << 10;
+/// Largest policy that is read, bytes; its judged queries may be a mebibyte, more with what JSON escapes.
+const MOST_POLICY: usize = 4 << 20;
+/// Leaves that one command empties at most.
+const MOST_REMOVED: usize = 1000;
 /// Lines of the audit log given at most.
 const MOST_AUDIT: usize = 10_000;
 
 fn refuse(error: Error) -> Status {
-    to_status(&Failure::from(error))
-}
-
-/// What a watcher is sent: what changed since it was last sent something, else everything.
-fn update(last: Option<&RoutingSnapshot>, next: &RoutingSnapshot) -> RoutingUpdate {
-    let epoch = next.epoch.0;
-    match last {
-        Some(last) => {
-            let document = RoutingDelta::between(last, next).to_json();
-            RoutingUpdate { epoch, base: last.epoch.0, document }
-        }
-        None => RoutingUpdate { epoch, base: 0, document: next.to_json() },
+    let mut leader = None;
+    let leaderless = matches!(error, Error::Leaderless(_) | Error::Deposed);
+    if let Error::Follows { node, address } = &error {
+        leader = Some(Leader { node: node.clone(), address: address.clone() });
     }
+    let mut status = to_status(&Failure::from(error));
+    if let Some(leader) = leader {
+        redirect::name(&mut status, &leader);
+    } else if leaderless {
+        redirect::name_nobody(&mut status);
+    }
+    status
 }
 
 /// Snapshots to come.
@@ -56,24 +62,29 @@ impl Topology for Service {
     type WatchStream = Updates;
 
     async fn watch(&self, request: Request<WatchRequest>) -> std::result::Result<Response<Updates>, Status> {
-        let WatchRequest { node, epoch } = request.into_inner();
+        let WatchRequest { node, epoch, cluster } = request.into_inner();
+        self.guard().node(&cluster).map_err(refuse)?;
         tracing::debug!(node, epoch, "watches");
-        let following = self.routing().follow();
+        self.lead().own().map_err(refuse)?;
+        let (following, lead) = (self.routing().follow(), self.lead().clone());
+        let made = self.updates().clone();
         let drain = self.drain().clone();
         let updates = stream::unfold((following, epoch, None), move |(mut following, has, last)| {
-            let drain = drain.clone();
+            let (drain, lead, made) = (drain.clone(), lead.clone(), made.clone());
             async move {
                 loop {
                     let snapshot = tokio::select! {
                         biased;
                         () = drain.wait_started() => return None,
+                        // The next leader's snapshots come from the next leader.
+                        () = lead.lost() => return None,
                         snapshot = following.next() => snapshot,
                     };
                     // A watcher that has more than this service is told all the same: it decides.
                     if last.is_none() && snapshot.epoch.0 == has {
                         continue;
                     }
-                    let update = update(last.as_deref(), &snapshot);
+                    let update = made.update(last.as_deref(), &snapshot);
                     return Some((Ok(update), (following, has, Some(snapshot))));
                 }
             }
@@ -85,23 +96,37 @@ impl Topology for Service {
         &self,
         request: Request<NodeReport>,
     ) -> std::result::Result<Response<ReportReply>, Status> {
+        self.guard().node(&request.get_ref().cluster).map_err(refuse)?;
+        self.lead().own().map_err(refuse)?;
         let word = Word::check(request.get_ref()).map_err(refuse)?;
-        let epoch = self
-            .change(move |control, now| {
-                control.hear(word, now);
-                Ok(())
-            })
-            .await
-            .map_err(refuse)?
-            .1;
-        Ok(Response::new(ReportReply { lease_ms: LEASE.as_millis() as u64, epoch }))
+        let epoch = hearing::hear(self, word).await.map_err(|failure| to_status(&failure))?;
+        let NodeReport { node, role, .. } = request.get_ref();
+        let judge = if role == Role::Root.as_str() {
+            self.judge_tasks(node).await.map_err(refuse)?
+        } else {
+            Vec::new()
+        };
+        Ok(Response::new(ReportReply { lease_ms: LEASE.as_millis() as u64, epoch, judge }))
+    }
+
+    async fn judged(
+        &self,
+        request: Request<JudgedRequest>,
+    ) -> std::result::Result<Response<JudgedReply>, Status> {
+        let JudgedRequest { corpus, gate } = request.into_inner();
+        let read = self.change(move |control, _| control.judged_queries(&corpus, gate));
+        let queries = read.await.map_err(refuse)?.0.into_iter();
+        let queries =
+            queries.map(|query| JudgedQuery { q: query.q, gains: query.gains.into_iter().collect() });
+        Ok(Response::new(JudgedReply { queries: queries.collect() }))
     }
 
     async fn command(
         &self,
         request: Request<CommandRequest>,
     ) -> std::result::Result<Response<CommandReply>, Status> {
-        let CommandRequest { by, command } = request.into_inner();
+        self.guard().command(&request.get_ref().cluster, request.metadata()).map_err(refuse)?;
+        let CommandRequest { by, command, .. } = request.into_inner();
         let asked = check(&by, command).map_err(refuse)?;
         let (done, epoch) = self.change(move |control, _| asked.run(control)).await.map_err(refuse)?;
         let (done, document) = done;
@@ -109,9 +134,12 @@ impl Topology for Service {
     }
 
     async fn show(&self, request: Request<ShowRequest>) -> std::result::Result<Response<ShowReply>, Status> {
+        self.guard().asker(&request.get_ref().cluster).map_err(refuse)?;
         let last = (request.get_ref().last as usize).min(MOST_AUDIT);
+        self.lead().own().map_err(refuse)?;
         let document = match request.get_ref().what() {
             What::Status => self.status().to_string(),
+            What::Replicas => self.replicas().to_string(),
             What::Routing => String::from_utf8(self.routing().now().to_json()).unwrap_or_default(),
             What::Audit => format!("[{}]", self.audit(last).await.map_err(refuse)?.join(",")),
         };
@@ -124,6 +152,8 @@ enum Asked {
     Event { corpus: String, event: Box<Event> },
     DryRun { corpus: String, to: Version, policy: Box<Policy>, supersede: bool },
     Drain { node: NodeId, undo: bool, by: String },
+    Place { asked: PlaceAsked, dry_run: bool },
+    Forget { node: NodeId, by: String },
 }
 
 fn check(by: &str, command: Option<Command>) -> Result<Asked> {
@@ -137,7 +167,7 @@ fn check(by: &str, command: Option<Command>) -> Result<Asked> {
     match command {
         None => Err(Error::invalid("command", "none is given")),
         Some(Command::Start(start)) => {
-            let policy = policy(&start.policy)?;
+            let policy = policy(&start.policy, start.at_once)?;
             let (to, supersede) = (Version(start.version), start.supersede);
             if start.dry_run {
                 return Ok(Asked::DryRun { corpus: start.corpus, to, policy: Box::new(policy), supersede });
@@ -145,20 +175,40 @@ fn check(by: &str, command: Option<Command>) -> Result<Asked> {
             event(start.corpus, Event::Start { to, by, policy, supersede })
         }
         Some(Command::Pause(pause)) => event(pause.corpus, Event::Pause { by }),
-        Some(Command::Resume(resume)) => event(resume.corpus, Event::Resume { by, accept: resume.accept }),
+        Some(Command::Resume(ResumeRollout { corpus, accept, at_once })) => {
+            event(corpus, Event::Resume { by, accept, at_once })
+        }
+        Some(Command::Abort(abort)) if abort.waiting => event(abort.corpus, Event::Withdraw { by }),
         Some(Command::Abort(abort)) => event(abort.corpus, Event::Abort { by }),
         Some(Command::Rollback(back)) => {
             let to = (back.to > 0).then_some(Version(back.to));
             let reason = plain(&back.reason);
-            event(back.corpus, Event::Rollback { to, by, reason, policy: Policy::default() })
+            let policy = policy("", back.at_once)?;
+            event(back.corpus, Event::Rollback { to, by, reason, policy })
         }
+        Some(Command::Place(place)) => {
+            let remove = place.remove.iter().take(MOST_REMOVED).map(|node| NodeId::from(node.as_str()));
+            let asked = PlaceAsked {
+                corpus: place.corpus,
+                group: place.group,
+                replicas: place.replicas,
+                shards: place.shards,
+                remove: remove.collect(),
+                by,
+            };
+            Ok(Asked::Place { asked, dry_run: place.dry_run })
+        }
+        Some(Command::Forget(forget)) => Ok(Asked::Forget { node: NodeId::from(forget.node.as_str()), by }),
         Some(Command::Drain(drain)) => {
             Ok(Asked::Drain { node: NodeId::from(drain.node.as_str()), undo: drain.undo, by })
         }
     }
 }
 
-fn policy(text: &str) -> Result<Policy> {
+fn policy(text: &str, at_once: bool) -> Result<Policy> {
+    if at_once {
+        return Ok(Policy::default().first());
+    }
     if text.len() > MOST_POLICY {
         let message = format!("{} bytes; the limit is {MOST_POLICY}", text.len());
         return Err(Error::invalid("policy", message));
@@ -174,6 +224,11 @@ impl Asked {
     fn run(self, control: &mut Control) -> Result<(Vec<String>, String)> {
         match self {
             Self::Event { corpus, event } => Ok((control.command(&corpus, *event)?, String::new())),
+            Self::Place { asked, dry_run } => {
+                let (done, document) = control.place(&asked, dry_run)?;
+                Ok((done, document.to_string()))
+            }
+            Self::Forget { node, by } => Ok((control.forget(&node, &by)?, String::new())),
             Self::Drain { node, undo, by } => Ok((control.drain(&node, undo, &by)?, String::new())),
             Self::DryRun { corpus, to, policy, supersede } => {
                 let state = control.known(&corpus)?;

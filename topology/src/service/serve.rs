@@ -1,4 +1,8 @@
 //! The topology service as a process: the store, the control, the clock that moves it, and its pages.
+//!
+//! One of several services leads ([`super::lead`]): it has taken the store up and decides. The others hold an empty control and
+//! nothing to write to, and say who leads. Whoever holds the store has the turn to change something; the control itself is
+//! locked for moments only, so that nothing waits for a store that does not answer but the change that is stored.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,16 +15,30 @@ use canopy_common::{
     net::Bound,
     rpc::{RpcConfig, serve_grpc},
 };
-use canopy_proto::{DESCRIPTORS, topology::topology_server::TopologyServer};
+use canopy_proto::{
+    DESCRIPTORS,
+    topology::{JudgeTask, topology_server::TopologyServer},
+};
 use futures::{FutureExt, future::BoxFuture};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use tonic::service::Routes;
 
-use super::{control::Control, metrics::Metrics, rpc, store::TopologyStore};
+use super::{
+    control::{Control, LEASE},
+    desired::Desired,
+    guard::Guard,
+    hearing::{self, Door},
+    lead::{Lead, Leads},
+    metrics::Metrics,
+    report::Word,
+    rpc,
+    store::{FileStore, TopologyStore},
+    updates::Updates,
+};
 use crate::{
-    config::TopologyConfig,
+    config::{TopologyConfig, store::StoreAddress},
     error::{Error, Result},
     routing::Routing,
 };
@@ -44,7 +62,6 @@ pub struct TopologyServe {
 
 struct State {
     control: Control,
-    store: TopologyStore,
     /// Whether the last change could be stored.
     stored: bool,
 }
@@ -52,29 +69,80 @@ struct State {
 /// The running service.
 pub struct Service {
     node: NodeId,
+    config: TopologyConfig,
+    lead: Lead,
+    /// Whoever holds it has the turn; `None`: this service does not lead.
+    store: Arc<tokio::sync::Mutex<Option<TopologyStore>>>,
     state: Arc<Mutex<State>>,
     routing: Routing,
     clock: Arc<dyn WallClock>,
     metrics: Arc<Metrics>,
     drain: Drain,
+    door: Door,
+    guard: Guard,
+    updates: Arc<Updates>,
 }
 
 impl Service {
-    fn open(serve: &TopologyServe, deps: &Deps, drain: Drain) -> Result<Self> {
-        let mut store = TopologyStore::open(&serve.config.store)?;
-        let desired = store.load()?;
-        // A store that was lost gives epochs above all that the lost one gave.
-        let fresh = Epoch(u64::try_from(deps.clock.now_us()).unwrap_or(0) / 1000);
-        let mut control = Control::new(desired, fresh, Instant::now());
-        control.configure(&serve.config)?;
+    fn new(serve: &TopologyServe, deps: &Deps, drain: Drain, door: Door) -> Result<Self> {
+        let control = Control::new(Desired::default(), Epoch(0), Instant::now());
         let routing = Routing::from(control.snapshot().clone());
-        let metrics = Arc::new(Metrics::new(&deps.telemetry.registry));
-        let state = Arc::new(Mutex::new(State { control, store, stored: true }));
-        let service =
-            Self { node: serve.node.clone(), state, routing, clock: deps.clock.clone(), metrics, drain };
-        let control = service.state.lock().control.clone();
-        service.state.lock().save(control, deps.clock.now_us())?;
-        Ok(service)
+        Ok(Self {
+            node: serve.node.clone(),
+            config: serve.config.clone(),
+            lead: Lead::new(),
+            store: Arc::default(),
+            state: Arc::new(Mutex::new(State { control, stored: true })),
+            routing,
+            clock: deps.clock.clone(),
+            metrics: Arc::new(Metrics::new(&deps.telemetry.registry)),
+            drain,
+            door,
+            guard: Guard::new(&serve.config)?,
+            updates: Arc::default(),
+        })
+    }
+
+    /// Goes on from what a store holds, and leads until then. Errors: the store, or the configuration.
+    pub(super) async fn take_up(
+        &self,
+        mut store: TopologyStore,
+        until: impl FnOnce() -> Option<Instant>,
+    ) -> Result<()> {
+        let mut turn = self.store.clone().lock_owned().await;
+        let (config, at_us) = (self.config.clone(), self.clock.now_us());
+        let taken = tokio::task::spawn_blocking(move || {
+            // A store that was lost gives epochs above all that the lost one gave.
+            let fresh = Epoch(u64::try_from(at_us).unwrap_or(0) / 1000);
+            let mut control = Control::new(store.load()?, fresh, Instant::now());
+            control.configure(&config)?;
+            save(&mut store, &mut control, at_us)?;
+            Ok((store, control))
+        });
+        let (store, control) = taken.await.map_err(|error| broken_off(&error))??;
+        self.metrics.seen(&control);
+        self.routing.publish(control.snapshot().clone());
+        *self.state.lock() = State { control, stored: true };
+        *turn = Some(store);
+        self.metrics.leads.set(1);
+        self.lead.win(until());
+        Ok(())
+    }
+
+    /// Lets go of the store, and decides nothing any more.
+    #[cfg(feature = "etcd")]
+    pub(super) async fn step_down(&self, why: String) {
+        self.lead.lose(Leads::Nobody(why));
+        *self.store.lock().await = None;
+        let control = Control::new(Desired::default(), Epoch(0), Instant::now());
+        self.metrics.seen(&control);
+        self.metrics.leads.set(0);
+        *self.state.lock() = State { control, stored: true };
+    }
+
+    /// Who leads.
+    pub(super) fn lead(&self) -> &Lead {
+        &self.lead
     }
 
     /// The snapshots that it gives.
@@ -87,66 +155,140 @@ impl Service {
         &self.drain
     }
 
-    /// Changes the control's state, stores what is different, then publishes; with the epoch of the newest snapshot. Blocks a
-    /// thread of its own for the disk.
+    /// Changes the control's state, stores what is different, then publishes; with the epoch of the newest snapshot. Errors:
+    /// another service leads, or the change can't be stored.
     pub(super) async fn change<T: Send + 'static>(
         &self,
         change: impl FnOnce(&mut Control, Instant) -> Result<T> + Send + 'static,
     ) -> Result<(T, u64)> {
-        let (state, routing, at_us) = (self.state.clone(), self.routing.clone(), self.clock.now_us());
-        let metrics = self.metrics.clone();
+        self.lead.own()?;
+        let mut turn = self.store.clone().lock_owned().await;
+        // It may have waited for long.
+        self.lead.own()?;
+        let (lead, state, routing) = (self.lead.clone(), self.state.clone(), self.routing.clone());
+        let (metrics, at_us) = (self.metrics.clone(), self.clock.now_us());
         let changed = tokio::task::spawn_blocking(move || {
-            let mut state = state.lock();
+            let store =
+                turn.as_mut().ok_or_else(|| Error::Leaderless("it has just stepped down".to_owned()))?;
             // On a copy: what can't be stored did not happen.
-            let mut next = state.control.clone();
+            let mut next = state.lock().control.clone();
             let result = change(&mut next, Instant::now());
-            state.save(next, at_us).inspect_err(|_| metrics.unstored.inc())?;
-            metrics.seen(&state.control);
-            let snapshot = state.control.snapshot().clone();
+            if let Err(error) = save(store, &mut next, at_us) {
+                metrics.unstored.inc();
+                state.lock().stored = false;
+                if matches!(error, Error::Deposed) {
+                    lead.lose(Leads::Nobody("another service leads by now".to_owned()));
+                }
+                return Err(error);
+            }
+            metrics.seen(&next);
+            let snapshot = next.snapshot().clone();
             let epoch = snapshot.epoch.0;
+            *state.lock() = State { control: next, stored: true };
             routing.publish(snapshot);
             result.map(|result| (result, epoch))
         });
-        changed.await.map_err(|error| Error::Refused(format!("the change was broken off: {error}")))?
+        changed.await.map_err(|error| broken_off(&error))?
+    }
+
+    /// Takes a report over that changes nothing that is stored; the epoch of the newest snapshot. Else the word again.
+    pub(super) fn renew(&self, word: Word) -> std::result::Result<Result<u64>, Word> {
+        if let Err(error) = self.lead.own() {
+            return Ok(Err(error));
+        }
+        // Who changes something has the turn for as long as the store takes, and a copy: never waited for here.
+        let Ok(_turn) = self.store.try_lock() else { return Err(word) };
+        let mut state = self.state.lock();
+        let Some(renewed) = state.control.renew(&word, Instant::now()) else { return Err(word) };
+        Ok(renewed.map(|()| state.control.snapshot().epoch.0))
+    }
+
+    /// Trials whose judged queries a root is to ask.
+    pub(super) async fn judge_tasks(&self, root: &str) -> Result<Vec<JudgeTask>> {
+        let root = NodeId::from(root);
+        if let Ok(_turn) = self.store.try_lock() {
+            return Ok(self.state.lock().control.judge_tasks(&root));
+        }
+        Ok(self.change(move |control, _| Ok(control.judge_tasks(&root))).await?.0)
+    }
+
+    /// Lets time go by when that changes nothing that is stored; whether it was so.
+    fn rests(&self, elapsed: Duration) -> bool {
+        let Ok(_turn) = self.store.try_lock() else { return false };
+        let (mut state, now) = (self.state.lock(), Instant::now());
+        if elapsed <= LEASE / 2 {
+            state.control.look_when_due(now);
+        }
+        self.metrics.seen(&state.control);
+        state.stored && state.control.rests(elapsed, now)
+    }
+
+    /// Who may speak with it.
+    pub(super) fn guard(&self) -> &Guard {
+        &self.guard
+    }
+
+    /// What watchers are sent.
+    pub(super) fn updates(&self) -> &Arc<Updates> {
+        &self.updates
+    }
+
+    /// Every replica.
+    pub(super) fn replicas(&self) -> Value {
+        self.state.lock().control.replicas_status(Instant::now())
+    }
+
+    /// Where reports wait that change something.
+    pub(super) fn door(&self) -> &Door {
+        &self.door
     }
 
     /// The last lines of the audit log.
     pub(super) async fn audit(&self, last: usize) -> Result<Vec<String>> {
-        let state = self.state.clone();
-        let read = tokio::task::spawn_blocking(move || state.lock().store.audit(last)).await;
-        read.map_err(|error| Error::Refused(format!("reading was broken off: {error}")))?
+        self.lead.own()?;
+        let mut turn = self.store.clone().lock_owned().await;
+        let read = tokio::task::spawn_blocking(move || {
+            turn.as_mut().map_or_else(|| Ok(Vec::new()), |store| store.audit(last))
+        });
+        read.await.map_err(|error| broken_off(&error))?
     }
 
     /// What it knows.
     pub(super) fn status(&self) -> Value {
+        let leads = match self.lead.now() {
+            Leads::This => json!({ "node": self.node.to_string() }),
+            Leads::Other(leader) => json!(leader),
+            Leads::Nobody(reason) => json!({ "reason": reason }),
+        };
         let state = self.state.lock();
         let control = &state.control;
         json!({
             "role": "topology",
             "node": self.node.to_string(),
+            "leader": leads,
             "epoch": control.snapshot().epoch,
             "draining": self.drain.leaving(),
             "nodes": control.nodes_status(),
             "corpora": control.corpora_status(),
+            "hot_shards": control.hot_status(),
+            "alarms": control.alarms_status(Instant::now()),
         })
     }
 }
 
-impl State {
-    /// Stores what is different, with what was done at `at_us` for the audit log.
-    fn save(&mut self, mut next: Control, at_us: i64) -> Result<()> {
-        let done = next.audited();
-        for line in &done {
-            tracing::info!(what = line, "audit");
-        }
-        let lines: Vec<String> =
-            done.iter().map(|what| json!({ "at_us": at_us, "what": what }).to_string()).collect();
-        let saved = self.store.save(next.desired(), &lines);
-        self.stored = saved.is_ok();
-        saved?;
-        self.control = next;
-        Ok(())
+fn broken_off(error: &tokio::task::JoinError) -> Error {
+    Error::Refused(format!("it was broken off: {error}"))
+}
+
+/// Stores what is different, with what was done at `at_us` for the audit log. Blocks.
+fn save(store: &mut TopologyStore, next: &mut Control, at_us: i64) -> Result<()> {
+    let done = next.audited();
+    for line in &done {
+        tracing::info!(what = line, "audit");
     }
+    let lines: Vec<String> =
+        done.iter().map(|what| json!({ "at_us": at_us, "what": what }).to_string()).collect();
+    store.save(next.desired(), &lines)
 }
 
 impl Health for Service {
@@ -159,7 +301,12 @@ impl Health for Service {
             if self.drain.leaving() {
                 return Err("draining".to_owned());
             }
-            if self.state.lock().stored { Ok(()) } else { Err("its store can't be written".to_owned()) }
+            match self.lead.now() {
+                Leads::Nobody(reason) => Err(format!("nobody leads: {reason}")),
+                Leads::Other(_) => Ok(()),
+                Leads::This if self.state.lock().stored => Ok(()),
+                Leads::This => Err("its store can't be written".to_owned()),
+            }
         }
         .boxed()
     }
@@ -171,7 +318,9 @@ impl Health for Service {
 
 /// Serves until the drain has ended. Errors: the store can't be opened, the configuration, a listener.
 pub async fn serve(serve: TopologyServe, deps: Deps, drain: Drain) -> Result<()> {
-    let service = Arc::new(Service::open(&serve, &deps, drain.clone())?);
+    let (door, words) = hearing::queue();
+    let service = Arc::new(Service::new(&serve, &deps, drain.clone(), door)?);
+    let leading = lead(&service, serve.grpc.address.to_string(), drain.clone()).await?;
     let (reporter, health) = tonic_health::server::health_reporter();
     reporter.set_serving::<TopologyServer<Service>>().await;
     let reflection = tonic_reflection::server::Builder::configure()
@@ -193,10 +342,41 @@ pub async fn serve(serve: TopologyServe, deps: Deps, drain: Drain) -> Result<()>
         .add_service(health)
         .add_service(reflection);
     let address = serve.grpc.address.to_string();
+    let hearing = hearing::listen(service.clone(), words, drain.clone());
     let ticking = tick(service, drain.clone());
-    let (served, (), ()) =
-        tokio::join!(serve_grpc(&serve.rpc, &serve.node.0, routes, serve.grpc, drain), administered, ticking);
+    let grpc = serve_grpc(&serve.rpc, &serve.node.0, routes, serve.grpc, drain);
+    let (served, (), (), (), ()) = tokio::join!(grpc, administered, ticking, hearing, leading);
     served.map_err(|source| Error::Io { what: format!("listener {address}"), source })
+}
+
+/// Leads at once where the store is a file of this service's own; else whenever it can, by what it returns. Errors: the store
+/// can't be used.
+async fn lead(service: &Arc<Service>, listens: String, drain: Drain) -> Result<BoxFuture<'static, ()>> {
+    let config = &service.config;
+    match StoreAddress::parse(&config.store).map_err(|why| Error::invalid("topology.store", why))? {
+        StoreAddress::File(path) => {
+            let opened = tokio::task::spawn_blocking(move || FileStore::open(&path)).await;
+            let store = TopologyStore::new(opened.map_err(|error| broken_off(&error))??);
+            service.take_up(store, || None).await?;
+            Ok(futures::future::ready(()).boxed())
+        }
+        #[cfg(feature = "etcd")]
+        StoreAddress::Etcd(address) => {
+            let named = config.nodes.iter().find(|node| *node.id == *service.node.0);
+            let address_here = named.map_or(listens, |node| node.address.clone());
+            let this = super::lead::Leader { node: service.node.to_string(), address: address_here };
+            let etcd = super::store::etcd::Etcd::new(config, address)?;
+            let election = super::election::Election::new(etcd, this, config.store_lease.0);
+            Ok(super::election::run(service.clone(), election, drain).boxed())
+        }
+        #[cfg(not(feature = "etcd"))]
+        StoreAddress::Etcd(address) => {
+            let _only_with_the_feature = (listens, drain);
+            let why = "this build has no etcd; build it with `cargo build --release --features etcd`, which needs \
+                       protobuf-compiler and libprotobuf-dev";
+            Err(Error::invalid("topology.store", format!("{address}: {why}")))
+        }
+    }
 }
 
 /// Moves the control with the time.
@@ -210,6 +390,9 @@ async fn tick(service: Arc<Service>, drain: Drain) {
         }
         let elapsed = last.elapsed();
         last = Instant::now();
+        if service.lead.own().is_err() || service.rests(elapsed) {
+            continue;
+        }
         let ticked = service.change(move |control, now| {
             control.tick(elapsed, now);
             Ok(())

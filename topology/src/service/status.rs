@@ -11,12 +11,16 @@ use crate::{
     rollout::{Phase, State, Stop},
 };
 
+/// Shards that are named as asked most.
+const HOTTEST: usize = 10;
+
 impl Control {
     fn node_state(&self, id: &NodeId, record: &NodeRecord) -> &'static str {
-        match (record.leaving, record.drained, self.heard.contains_key(id)) {
+        match (record.leaving, record.drained, self.is_here(id)) {
             (_, _, false) => "away",
             (true, _, true) => "leaving",
             (_, true, true) => "drained",
+            (false, false, true) if record.emptied => "emptied",
             (false, false, true) => "here",
         }
     }
@@ -24,7 +28,7 @@ impl Control {
     /// How many nodes are in each state.
     pub fn node_counts(&self) -> BTreeMap<&'static str, i64> {
         let mut counts: BTreeMap<_, _> =
-            ["away", "leaving", "drained", "here"].map(|state| (state, 0)).into();
+            ["away", "leaving", "drained", "emptied", "here"].map(|state| (state, 0)).into();
         for (id, record) in self.desired.nodes.iter().filter(|(_, record)| record.role != Role::Topology) {
             *counts.entry(self.node_state(id, record)).or_default() += 1;
         }
@@ -35,11 +39,22 @@ impl Control {
     pub fn nodes_status(&self) -> Value {
         let others = self.desired.nodes.iter().filter(|(_, record)| record.role != Role::Topology);
         let each = others.map(|(id, record)| {
+            // Only leaves are judged.
+            let known = self.presence.get(id).filter(|_| record.role == Role::Leaf);
             json!({
                 "node": id.to_string(), "role": record.role.as_str(), "state": self.node_state(id, record),
                 "address": record.address, "admin": record.admin, "zone": record.zone,
+                "health": known.map(|known| known.health.condition.as_str()),
+                "reason": known.map(|known| known.health.reason.as_str()),
             })
         });
+        each.collect()
+    }
+
+    /// The shards that are asked most.
+    pub fn hot_status(&self) -> Value {
+        let each = self.hottest(HOTTEST).into_iter();
+        let each = each.map(|(shard, heat)| json!({ "shard": shard.to_string(), "queries_per_second": (heat * 10.0).round() / 10.0 }));
         each.collect()
     }
 
@@ -50,6 +65,7 @@ impl Control {
             corpus["judgement"] = self.judgement(name).map_or(Value::Null, |judged| {
                 json!({ "verdict": judged.verdict, "sample": judged.sample, "findings": judged.findings })
             });
+            corpus["placement"] = self.placing_status(name, state);
             (name.clone(), corpus)
         };
         self.desired.corpora.iter().map(one).collect()

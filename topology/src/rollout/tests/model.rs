@@ -117,6 +117,7 @@ fn check(before: &State, event: &Event, after: &State, effects: &[Effect]) {
         && let Phase::Bake { step } = rollout.phase
         && rollout.phase != old.phase
         && rollout.request.id == old.request.id
+        && rollout.traffic().map(|step| step.percent) != old.traffic().map(|step| step.percent)
         && rollout.step(step).is_some_and(|step| step.percent > 1)
     {
         let two = |resident: usize, _: usize, placed: usize| resident >= placed.min(2);
@@ -173,7 +174,11 @@ fn ends_well(state: &State) {
         }
         let away: Vec<NodeId> = world.state.seen.away.iter().cloned().collect();
         world.all(away.into_iter().map(|node| Event::Node { node, away: false }));
-        world.tell(roots(&[1, 2, 3, 4, 5])).tell(Event::Resume { by: "ann".to_owned(), accept: false, at_once: false });
+        world.tell(roots(&[1, 2, 3, 4, 5])).tell(Event::Resume {
+            by: "ann".to_owned(),
+            accept: false,
+            at_once: false,
+        });
         (1..=5).for_each(|version| {
             world.load_all(version);
         });

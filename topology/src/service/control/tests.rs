@@ -1,5 +1,7 @@
 //! The control over histories: register, roll out, lose nodes, restart.
 
+mod trials;
+
 use canopy_proto::topology::{Held, NodeReport, held};
 
 use super::*;
@@ -60,7 +62,10 @@ impl World {
     }
 
     fn hear(&mut self, report: &NodeReport) {
-        self.control.hear(Word::check(report).unwrap(), self.now);
+        let word = Word::check(report).unwrap();
+        if self.control.renew(&word, self.now).is_none() {
+            self.control.hear(word, self.now).unwrap();
+        }
     }
 
     /// Everybody does what the snapshot says, and tells so, until nothing changes; half a second each time.
@@ -77,7 +82,7 @@ impl World {
 
     /// A hundred queries of each arm; so many of the new version's fail.
     fn saw(&self, trial: &Trial) -> Seen {
-        let mut seen = Seen::of("web", trial.version, trial.control);
+        let mut seen = Seen::of("web", trial);
         for (arm, errors) in
             [(&mut seen.comparison.control, 0), (&mut seen.comparison.treatment, self.errors)]
         {
@@ -321,3 +326,6 @@ fn what_is_told_again_is_counted_once_and_an_older_store_catches_up() {
     });
     assert!(world.control.snapshot().epoch.0 > epoch + 50);
 }
+
+mod fleet;
+mod nodes;

@@ -91,9 +91,7 @@ impl Etcd {
 
 fn in_words(error: &etcd_client::Error) -> String {
     match error {
-        etcd_client::Error::GRpcStatus(status) => {
-            canopy_common::rpc::status::from_status(status).message
-        }
+        etcd_client::Error::GRpcStatus(status) => canopy_common::rpc::status::from_status(status).message,
         error => error.to_string(),
     }
 }
@@ -166,14 +164,14 @@ impl Keys for EtcdKeys {
         loop {
             let page = GetOptions::new().with_range(end.clone()).with_limit(PAGE).with_revision(revision);
             let first = from.clone();
-            let mut page =
-                self.ask(|mut client| async move { client.get(first, Some(page)).await })?;
+            let mut page = self.ask(|mut client| async move { client.get(first, Some(page)).await })?;
             let more = page.more();
             for kv in page.take_kvs() {
                 let (key, value) = kv.into_key_value();
                 // The next page begins after this key.
                 from = [key.as_slice(), &[0]].concat();
-                found.insert(String::from_utf8_lossy(&key).get(below..).unwrap_or_default().to_owned(), value);
+                found
+                    .insert(String::from_utf8_lossy(&key).get(below..).unwrap_or_default().to_owned(), value);
             }
             if !more {
                 return Ok(found);

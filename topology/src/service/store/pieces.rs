@@ -73,7 +73,11 @@ mod tests {
 
     fn documents() -> impl Strategy<Value = Documents> {
         let length = prop_oneof![0..200_usize, PIECE - 2..PIECE + 2, 2 * PIECE..4 * PIECE];
-        btree_map("[a-c]/[a-c]{1,2}", (length, any::<u8>()).prop_map(|(length, byte)| vec![byte; length]), 0..6)
+        btree_map(
+            "[a-c]/[a-c]{1,2}",
+            (length, any::<u8>()).prop_map(|(length, byte)| vec![byte; length]),
+            0..6,
+        )
     }
 
     proptest! {
@@ -93,7 +97,8 @@ mod tests {
 
     #[test]
     fn a_piece_that_is_missing_is_noticed() {
-        let whole = owned(&Documents::from([("a".to_owned(), vec![1; 3 * PIECE]), ("b".to_owned(), vec![2])]));
+        let whole =
+            owned(&Documents::from([("a".to_owned(), vec![1; 3 * PIECE]), ("b".to_owned(), vec![2])]));
         for lost in ["a/00000", "a/00001"] {
             let mut pieces = whole.clone();
             pieces.remove(lost);

@@ -131,7 +131,10 @@ fn a_large_change_is_made_whole_or_not_at_all_wherever_it_breaks_off() {
             *keys.fault.lock() = Fault { left: Some(broken), made: answered, ..Fault::default() };
             if store.write(&small, &large, &lines).is_ok() {
                 let fault = keys.fault.lock();
-                println!("{} transactions, the largest of {:?} (operations, bytes)", fault.count, fault.largest);
+                println!(
+                    "{} transactions, the largest of {:?} (operations, bytes)",
+                    fault.count, fault.largest
+                );
                 assert!(fault.largest.0 <= 128 && fault.largest.1 < 3 << 19, "etcd would not take it");
                 assert!(kept > 0 && made > 0, "{kept} {made}");
                 return;
@@ -148,7 +151,8 @@ fn a_large_change_is_made_whole_or_not_at_all_wherever_it_breaks_off() {
             assert_eq!(next.audit(5).unwrap().len(), usize::from(whole));
             kept += usize::from(!whole);
             made += usize::from(whole);
-            let beside = keys.memory.lock().keys.keys().any(|key| key.starts_with("next") || key.starts_with("gone"));
+            let beside =
+                keys.memory.lock().keys.keys().any(|key| key.starts_with("next") || key.starts_with("gone"));
             assert!(!beside && !keys.memory.lock().keys.contains_key(MARK));
             next.write(&found, &small, &lines).unwrap();
             assert_eq!(keys.elect("c").read().unwrap(), small);
@@ -185,7 +189,10 @@ fn a_leader_that_was_deposed_writes_and_reads_nothing() {
     first.write(&Documents::new(), &documents(1, 1), &[]).unwrap();
     let mut second = keys.elect("b");
     for _ in 0..2 {
-        assert!(matches!(first.write(&documents(1, 1), &documents(2, 1), &["x".into()]), Err(Error::Deposed)));
+        assert!(matches!(
+            first.write(&documents(1, 1), &documents(2, 1), &["x".into()]),
+            Err(Error::Deposed)
+        ));
         assert!(matches!(first.read(), Err(Error::Deposed)));
         assert_eq!(second.read().unwrap(), documents(1, 1));
     }

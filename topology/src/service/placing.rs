@@ -1,0 +1,400 @@
+//! Shards that are placed by the service: which leaves should hold them is computed ([`crate::placement`]), shown, and reached
+//! step by step.
+//!
+//! Load first, drop after: while a shard is moved its old replicas stay and the new ones are added; the old ones go when every new
+//! one answers from the version that serves, and no rollout is under way. So no query ever finds fewer replicas of a shard than
+//! the smaller of what it had and what it shall have, and a service that starts again goes on where it was.
+//!
+//! Rule: a placement in the service's configuration beats a computed one; a corpus that has one is not placed here. Nothing is
+//! moved unless somebody asks for it: a leaf that joins stays empty until the next `canopy topology place`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use canopy_common::ids::{NodeId, ShardId, valid_name};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::control::Control;
+use crate::{
+    config::Role,
+    error::{Error, Result},
+    placement::{Capacity, CorpusShard, Desired, Group, Leaf, Placed, Plan, ShardNeeds, place, plan},
+    rollout::{Event, Replica, State},
+};
+
+/// Where the shards of a corpus are to be. Stored.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Placing {
+    /// Replicas wanted of each shard, by group.
+    pub replicas: BTreeMap<String, u32>,
+    /// Who shall hold each shard, while that is not so yet.
+    pub target: BTreeMap<ShardId, Vec<NodeId>>,
+    /// Who wanted it.
+    pub by: String,
+}
+
+/// What somebody wants of a placement.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PlaceAsked {
+    /// Of which corpus.
+    pub corpus: String,
+    /// Whose replicas and shards; empty: all of it.
+    pub group: String,
+    /// Of each shard; 0: as many as now.
+    pub replicas: u32,
+    /// Of the group; 0: as many as now.
+    pub shards: u32,
+    /// Leaves that are emptied.
+    pub remove: Vec<NodeId>,
+    /// Who.
+    pub by: String,
+}
+
+/// A placement that could be.
+struct Proposal {
+    replicas: BTreeMap<String, u32>,
+    target: BTreeMap<ShardId, Vec<NodeId>>,
+    plan: Plan,
+    unmet: Vec<String>,
+    /// Why it can't be done.
+    refused: Option<String>,
+}
+
+const NO_MORE: &str = "its placement is in the configuration of the topology service, which beats one that is computed: \
+                       take it out of [[topology.placements]] there and restart the service";
+
+impl Control {
+    /// Plans, or also begins; what was done, and the plan.
+    pub fn place(&mut self, asked: &PlaceAsked, dry_run: bool) -> Result<(Vec<String>, Value)> {
+        let proposal = self.propose(asked)?;
+        let document = proposal.document(&asked.corpus);
+        if dry_run {
+            return Ok((Vec::new(), document));
+        }
+        if let Some(reason) = proposal.refused {
+            return Err(Error::Refused(reason));
+        }
+        let Proposal { replicas, target, plan, .. } = proposal;
+        let mut done = vec![format!(
+            "{} places {}: {} moves, {} bytes are fetched",
+            asked.by,
+            asked.corpus,
+            plan.moves.len(),
+            plan.bytes
+        )];
+        for node in &asked.remove {
+            if let Some(record) = self.desired.nodes.get_mut(node) {
+                // It answers until others do.
+                record.emptied = true;
+                done.push(format!("{} empties {node}", asked.by));
+            }
+        }
+        let placing = Placing { replicas, target, by: asked.by.clone() };
+        self.desired.placings.insert(asked.corpus.clone(), placing);
+        self.desired.corpora.entry(asked.corpus.clone()).or_default();
+        done.iter().for_each(|line| self.note_audit(line.clone()));
+        self.advance_placings();
+        self.refresh();
+        Ok((done, document))
+    }
+
+    /// Notes how much a replica of a shard takes.
+    pub(super) fn measure(&mut self, corpus: &str, shard: &ShardId, bytes: u64, memory: u64) {
+        let key = CorpusShard { corpus: corpus.into(), shard: shard.clone() };
+        let size = self.sizes.entry(key).or_default();
+        *size = (size.0.max(bytes), size.1.max(memory));
+    }
+
+    /// Takes a placement of the configuration over: at once where there was none, else like any other move.
+    pub(super) fn place_as_configured(&mut self, corpus: &str, placed: BTreeMap<ShardId, Vec<NodeId>>) {
+        self.configured.insert(corpus.to_owned());
+        let known = self.desired.corpora.entry(corpus.to_owned()).or_default();
+        if known.seen.placed == placed {
+            self.desired.placings.remove(corpus);
+            return;
+        }
+        self.note_audit(format!("{corpus}: placed by the configuration: {} shards", placed.len()));
+        let by = "the configuration".to_owned();
+        let placing = Placing { replicas: BTreeMap::new(), target: placed, by };
+        self.desired.placings.insert(corpus.to_owned(), placing);
+        self.advance_placings();
+    }
+
+    /// Goes on with what is moved, as far as it can.
+    pub(super) fn advance_placings(&mut self) {
+        let moving: Vec<String> = self
+            .desired
+            .placings
+            .iter()
+            .filter(|(_, placing)| !placing.target.is_empty())
+            .map(|(corpus, _)| corpus.clone())
+            .collect();
+        for corpus in moving {
+            let (Some(state), Some(placing)) =
+                (self.desired.corpora.get(&corpus), self.desired.placings.get(&corpus))
+            else {
+                continue;
+            };
+            let next = between(state, &placing.target);
+            let there =
+                next == placing.target && next.iter().all(|(shard, nodes)| all_answer(state, shard, nodes));
+            if next != state.seen.placed {
+                self.apply(&corpus, Event::Placed(next));
+            }
+            if there {
+                self.note_audit(format!("{corpus}: every shard is where it shall be"));
+                if let Some(placing) = self.desired.placings.get_mut(&corpus) {
+                    placing.target.clear();
+                }
+            }
+        }
+    }
+
+    fn propose(&self, asked: &PlaceAsked) -> Result<Proposal> {
+        let groups = self.groups(asked)?;
+        let desired = Desired { leaves: self.pool(asked)?, groups };
+        let placed = self.desired.corpora.get(&asked.corpus).map(|state| &state.seen.placed);
+        let named = |(shard, nodes): (&ShardId, &Vec<NodeId>)| {
+            let corpus = asked.corpus.as_str().into();
+            (CorpusShard { corpus, shard: shard.clone() }, nodes.clone())
+        };
+        let last: Placed = placed.into_iter().flatten().map(named).collect();
+        let found = place(&desired, &last).map_err(|problems| {
+            let (key, reason) = problems.into_iter().next().unwrap_or_default();
+            Error::invalid(key, reason)
+        })?;
+        let mut plan = plan(&desired, &last, &found.placed);
+        plan.warnings.extend(self.absent(&plan));
+        let wanted = |shard: &CorpusShard| {
+            let group = desired.groups.iter().find(|group| *group.name == *shard.shard.group);
+            group.map_or(0, |group| group.replicas as usize)
+        };
+        let short = found.placed.iter().any(|(shard, nodes)| nodes.len() < wanted(shard));
+        let refused = if self.configured.contains(&asked.corpus) {
+            Some(format!("{}: {NO_MORE}", asked.corpus))
+        } else {
+            short.then(|| found.unmet.join("; "))
+        };
+        let target = found.placed.into_iter().map(|(shard, nodes)| (shard.shard, nodes)).collect();
+        let replicas = desired.groups.iter().map(|group| (group.name.clone(), group.replicas)).collect();
+        Ok(Proposal { replicas, target, plan, unmet: found.unmet, refused })
+    }
+
+    /// The groups of the corpus, as they are wanted.
+    fn groups(&self, asked: &PlaceAsked) -> Result<Vec<Group>> {
+        if !valid_name(&asked.corpus) {
+            return Err(Error::invalid("corpus", "it is not a name; use a-z, 0-9, - and _"));
+        }
+        let nothing = State::default();
+        let state = self.desired.corpora.get(&asked.corpus).unwrap_or(&nothing);
+        let placing = self.desired.placings.get(&asked.corpus);
+        // Of each group: its shards, and the most replicas that one of them has or shall have.
+        let mut known: BTreeMap<&str, (BTreeSet<u32>, u32)> = BTreeMap::new();
+        let target = placing.map(|placing| &placing.target).filter(|target| !target.is_empty());
+        for (shard, nodes) in target.unwrap_or(&state.seen.placed) {
+            let (numbers, most) = known.entry(&shard.group).or_default();
+            numbers.insert(shard.number);
+            *most = (*most).max(u32::try_from(nodes.len()).unwrap_or(u32::MAX));
+        }
+        let new = if asked.group.is_empty() { "main" } else { &asked.group };
+        if asked.shards > 0 {
+            let (numbers, _) = known.entry(new).or_default();
+            if numbers.len() > asked.shards as usize {
+                let message = format!("{new} has {} shards; they are not taken away here", numbers.len());
+                return Err(Error::invalid("shards", message));
+            }
+            numbers.extend(0..asked.shards.min(MOST_SHARDS + 1));
+        }
+        if known.is_empty() {
+            let message =
+                format!("{:?} is not placed yet; say how many shards it has, and replicas", asked.corpus);
+            return Err(Error::invalid("corpus", message));
+        }
+        if !asked.group.is_empty() && !known.contains_key(asked.group.as_str()) {
+            let names: Vec<&str> = known.keys().copied().collect();
+            return Err(Error::invalid(
+                "group",
+                format!("there is none of that name; placed are: {}", names.join(", ")),
+            ));
+        }
+        let mut groups = Vec::new();
+        for (name, (numbers, most)) in known {
+            if numbers.iter().next_back().is_some_and(|last| *last as usize + 1 != numbers.len()) {
+                let message = format!(
+                    "{name}: its placed shards have gaps; place 0 to the last with the configuration first"
+                );
+                return Err(Error::invalid("group", message));
+            }
+            let ours = asked.group.is_empty() || asked.group == name;
+            let before = placing.and_then(|placing| placing.replicas.get(name).copied()).unwrap_or(most);
+            let replicas = if ours && asked.replicas > 0 { asked.replicas } else { before };
+            let needs = |number: &u32| {
+                let shard = ShardId::new(name, *number);
+                let size = self.sizes.get(&CorpusShard { corpus: asked.corpus.as_str().into(), shard });
+                let (disk, memory) = size.copied().unwrap_or_default();
+                // What nobody has reported yet counts alike.
+                ShardNeeds { memory: memory.max(1), disk: disk.max(1), replicas: None }
+            };
+            groups.push(Group {
+                corpus: asked.corpus.as_str().into(),
+                name: name.to_owned(),
+                class: None,
+                replicas,
+                shards: numbers.iter().map(needs).collect(),
+            });
+        }
+        Ok(groups)
+    }
+
+    /// Leaves that the corpus can be placed on, with what other corpora leave of them.
+    fn pool(&self, asked: &PlaceAsked) -> Result<BTreeMap<NodeId, Leaf>> {
+        for node in &asked.remove {
+            if self.desired.nodes.get(node).is_none_or(|record| record.role != Role::Leaf) {
+                let node: String = node.0.chars().take(80).collect();
+                return Err(Error::invalid("remove", format!("there is no leaf {node:?}")));
+            }
+        }
+        let (mut others, mut holds): (BTreeMap<&NodeId, (u64, u64)>, BTreeSet<&NodeId>) = Default::default();
+        for (corpus, state) in &self.desired.corpora {
+            for (shard, nodes) in &state.seen.placed {
+                if *corpus == asked.corpus {
+                    holds.extend(nodes);
+                    continue;
+                }
+                let key = CorpusShard { corpus: corpus.as_str().into(), shard: shard.clone() };
+                let size = self.sizes.get(&key).copied().unwrap_or_default();
+                for node in nodes {
+                    let taken = others.entry(node).or_default();
+                    *taken = (taken.0.saturating_add(size.0), taken.1.saturating_add(size.1));
+                }
+            }
+        }
+        let leaves = self.desired.nodes.iter().filter(|(_, record)| record.role == Role::Leaf);
+        let leaf = |(id, record): (&NodeId, &super::desired::NodeRecord)| {
+            // One that is away and holds nothing may never come.
+            if !self.is_here(id) && !holds.contains(id) {
+                return None;
+            }
+            let (disk, memory) = others.get(id).copied().unwrap_or_default();
+            // A rollout holds two versions at once. What a leaf does not say does not limit it.
+            let room = |stated: u64, taken: u64| {
+                if stated == 0 { UNKNOWN } else { (stated / 2).saturating_sub(taken) }
+            };
+            let Capacity { memory: all, disk: space, cores } = record.capacity;
+            let capacity =
+                Capacity { memory: room(all, memory), disk: room(space, disk), cores: cores.max(1) };
+            let draining = record.emptied || record.drained || record.leaving || asked.remove.contains(id);
+            Some((id.clone(), Leaf { zone: record.zone.clone(), class: String::new(), capacity, draining }))
+        };
+        Ok(leaves.filter_map(leaf).collect())
+    }
+
+    /// Leaves that a plan loads on and that are away.
+    fn absent(&self, plan: &Plan) -> Vec<String> {
+        let loads: BTreeSet<&NodeId> = plan.moves.iter().filter_map(|it| it.load.as_ref()).collect();
+        let away = loads.into_iter().filter(|node| !self.is_here(node));
+        away.map(|node| format!("{node} is away: what it shall load waits for it")).collect()
+    }
+
+    /// Forgets a node that is away for good.
+    pub fn forget(&mut self, node: &NodeId, by: &str) -> Result<Vec<String>> {
+        let shown: String = node.0.chars().take(80).collect();
+        if self.desired.nodes.get(node).is_none_or(|record| record.role == Role::Topology) {
+            return Err(Error::invalid("node", format!("there is no node {shown:?}")));
+        }
+        if self.is_here(node) {
+            return Err(Error::Refused(format!(
+                "{node} is here; stop it, it is forgotten when its lease is out"
+            )));
+        }
+        for (corpus, state) in &self.desired.corpora {
+            let target = self.desired.placings.get(corpus).into_iter().flat_map(|placing| &placing.target);
+            let holds =
+                |(shard, nodes): (&ShardId, &Vec<NodeId>)| nodes.contains(node).then(|| shard.to_string());
+            if let Some(shard) = state.seen.placed.iter().chain(target).find_map(holds) {
+                return Err(Error::Refused(format!(
+                    "{shard} of {corpus} is placed on {node}; move it first: canopy topology place --corpus {corpus} --remove {node}"
+                )));
+            }
+        }
+        self.desired.nodes.remove(node);
+        self.presence.remove(node);
+        self.roots.remove(node);
+        self.batches.remove(node);
+        let done = format!("{by} forgets {node}");
+        self.note_audit(done.clone());
+        self.tell_roots();
+        self.refresh();
+        Ok(vec![done])
+    }
+
+    /// What is placed and what is moved, of a corpus.
+    pub(super) fn placing_status(&self, corpus: &str, state: &State) -> Value {
+        let nothing = Placing::default();
+        let placing = self.desired.placings.get(corpus).unwrap_or(&nothing);
+        let on_its_way = |(shard, nodes): &(&ShardId, &Vec<NodeId>)| {
+            state.seen.placed.get(*shard) != Some(*nodes) || !all_answer(state, shard, nodes)
+        };
+        let moving = placing.target.iter().filter(on_its_way);
+        json!({
+            "by": if self.configured.contains(corpus) { "the configuration" } else { placing.by.as_str() },
+            "replicas": placing.replicas,
+            "moving": moving.map(|(shard, _)| shard.to_string()).collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// What a leaf that does not say counts as: so much that nothing ever takes it up, and sums of it stay exact enough.
+const UNKNOWN: u64 = 1 << 50;
+/// Most shards of a group.
+const MOST_SHARDS: u32 = 1024;
+
+/// Whether all of these answer from the version that serves.
+fn all_answer(state: &State, shard: &ShardId, nodes: &[NodeId]) -> bool {
+    let Some(live) = state.live else { return true };
+    nodes.iter().all(|node| {
+        let replica = Replica { shard: shard.clone(), node: node.clone() };
+        state.seen.holds(live, &replica) && !state.seen.away.contains(node)
+    })
+}
+
+/// The placement that can be had now on the way to another: of each shard the next when that answers, else both.
+fn between(state: &State, target: &BTreeMap<ShardId, Vec<NodeId>>) -> BTreeMap<ShardId, Vec<NodeId>> {
+    let (placed, none) = (&state.seen.placed, Vec::new());
+    let mut next = BTreeMap::new();
+    for (shard, new) in target {
+        let old = placed.get(shard).unwrap_or(&none);
+        let mut both: Vec<NodeId> =
+            old.iter().chain(new.iter().filter(|node| !old.contains(node))).cloned().collect();
+        // A rollout counts its replicas: none goes under it.
+        if state.active.is_none() && all_answer(state, shard, new) {
+            both.clone_from(new);
+        }
+        next.insert(shard.clone(), both);
+    }
+    // Shards that shall be no more go when all others are where they shall be.
+    if next.iter().any(|(shard, nodes)| target.get(shard) != Some(nodes)) {
+        let gone = placed.iter().filter(|(shard, _)| !target.contains_key(*shard));
+        next.extend(gone.map(|(shard, nodes)| (shard.clone(), nodes.clone())));
+    }
+    next
+}
+
+impl Proposal {
+    fn document(&self, corpus: &str) -> Value {
+        json!({
+            "corpus": corpus,
+            "replicas": self.replicas,
+            "moves": self.plan.moves,
+            "bytes": self.plan.bytes,
+            "total_bytes": self.plan.total_bytes,
+            "warnings": self.plan.warnings,
+            "unmet": self.unmet,
+            "refused": self.refused,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;
