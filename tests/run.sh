@@ -15,11 +15,6 @@ case "${1:-}" in
   *) echo "usage: tests/run.sh [--quick|--long [GROUP [NAME]]]" >&2; exit 2 ;;
 esac
 export CANOPY_TEST_FORM=$form
-if [ $# -gt 1 ]; then
-  [ $form = long ] || { echo "tests/run.sh: a group is run in long form: --long $2" >&2; exit 2; }
-  exec cargo test -p canopy-tests --locked --test "$2" -- "${@:3}"
-fi
-
 step() { printf '\n== %s (%s s)\n' "$*" "$SECONDS"; }
 
 install_debian() { # packages that the tests start: only what is missing
@@ -31,27 +26,45 @@ install_debian() { # packages that the tests start: only what is missing
   DEBIAN_FRONTEND=noninteractive $sudo apt-get install -yq --no-install-recommends "${missing[@]}" >/dev/null
 }
 
+# The workspace is compiled once, with the store in etcd: its client needs protoc, the tests need the server. The build without it,
+# which is everybody's, is what --quick and the quickstart at the end (and its refusal of an etcd store) go by.
+all=(--features canopy-tests/etcd)
+if [ $form = quick ]; then all=(); else
+  install_debian protobuf-compiler libprotobuf-dev etcd-server
+fi
+if [ $# -gt 1 ]; then
+  [ $form = long ] || { echo "tests/run.sh: a group is run in long form: --long $2" >&2; exit 2; }
+  exec cargo test -p canopy-tests "${all[@]}" --locked --test "$2" -- "${@:3}"
+fi
+
 step "format"
 cargo fmt --all --check
 step "lints"
-cargo clippy --workspace --all-targets --locked -- -D warnings
+cargo clippy --workspace --all-targets "${all[@]}" --locked -- -D warnings
 step "documentation"
-RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
+RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps "${all[@]}" --locked --quiet
 if [ $form = quick ]; then
   step "unit, property and architecture tests"
   cargo test --workspace --locked --exclude canopy-tests
   cargo test -p canopy-tests --locked --test tidy --test property
-  echo "left out by --quick: simulation, end to end, chaos, browser, quickstart"
+  echo "left out by --quick: simulation, end to end, stores, chaos, browser, quickstart"
   exit 0
 fi
 step "browser for the search page"
 install_debian chromium chromium-driver
+step "a second S3 server"
+install_debian python3-venv
+moto="${CARGO_TARGET_DIR:-target}/moto"
+[ -x "$moto/bin/moto_server" ] || { python3 -m venv "$moto" && "$moto/bin/pip" install -q --disable-pip-version-check 'moto[server]==5.2.5'; }
 step "all tests"
-cargo build --workspace --bins --locked
-cargo test --workspace --locked
+cargo build --workspace --bins "${all[@]}" --locked
+cargo test --workspace "${all[@]}" --locked
 step "quickstart"
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 cargo run --release --locked -- quickstart --once --json --dir "$dir" >"$dir/answer.json"
 grep -q '"complete": true' "$dir/answer.json"
+printf '[topology]\nstore = "etcd://127.0.0.1:2379/canopy"\nnodes = [{ id = "t", role = "topology", address = "127.0.0.1:47999" }]\n' >"$dir/etcd.toml"
+if cargo run --release --locked -- topology -c "$dir/etcd.toml" >"$dir/refused" 2>&1; then exit 1; fi
+grep -q 'cargo build --release --features etcd' "$dir/refused"
 step "done"

@@ -94,7 +94,7 @@ impl S3 {
                     if request.method() == http::Method::GET && request.uri().path().contains("/shards/") {
                         counts.shards.fetch_add(1, Ordering::Relaxed);
                     }
-                    service.call(request)
+                    Service::call(&service, request)
                 });
                 connections.spawn(async move {
                     let server = Builder::new(TokioExecutor::new());

@@ -29,6 +29,7 @@ pub enum Command {
     Create {
         /// Name: a-z, 0-9, - and _
         name: String,
+        /// Where it is
         #[command(flatten)]
         store: StoreArgs,
         /// Schema file; the default schema `web` when left out
@@ -44,6 +45,7 @@ pub enum Command {
     /// List the corpora of a store
     #[command(after_help = "Example:  canopy corpus list --store ./canopy-data")]
     List {
+        /// Where it is
         #[command(flatten)]
         store: StoreArgs,
         /// Prints JSON
@@ -55,6 +57,7 @@ pub enum Command {
     SetSchema {
         /// Name
         name: String,
+        /// Where it is
         #[command(flatten)]
         store: StoreArgs,
         /// Schema file

@@ -306,3 +306,88 @@ async fn a_removed_version_is_gone_and_its_number_is_not_given_again() {
     assert!(local.store.remove("web", Version(2)).await.unwrap() > 0);
     assert_eq!(local.store.claim("web").await.unwrap(), Version(4));
 }
+
+/// A store that nothing listens for.
+fn away() -> VersionStore {
+    let config = StoreConfig {
+        endpoint: "http://127.0.0.1:9".into(),
+        allow_http: true,
+        access_key: canopy_common::config::Secret::new("a"),
+        secret_key: canopy_common::config::Secret::new("hush-hush"),
+        retries: 0,
+        ..StoreConfig::at("s3://bucket/x")
+    };
+    VersionStore::connect(&config, false).unwrap()
+}
+
+#[tokio::test]
+async fn a_kept_table_serves_while_the_store_is_away_and_only_then() {
+    let local = local().await;
+    let mut manifest = local.built().await;
+    manifest.analysis_id = crate::analysis::Analyzer::id().to_owned();
+    manifest.schema_id = manifest.schema.id();
+    let key = |byte| crate::signature::SigningKey::from_seed(&[byte; 32]).unwrap();
+    let json = manifest.to_json();
+    local.store.publish_signed(&json, Some(&key(1).sign(&json))).await.unwrap();
+    let cache = tempfile::tempdir().unwrap();
+    let cache = cache.path().to_str().unwrap();
+    let distant = local.store.at_a_distance().cached_in(cache);
+    assert_eq!(distant.to_serve("web", None).await.unwrap().manifest, manifest);
+
+    let error = away().to_serve("web", None).await.unwrap_err();
+    assert!(error.is_away() && !error.to_string().contains("hush-hush"), "{error}");
+    let kept = away().cached_in(cache);
+    for pinned in [None, Some(manifest.version)] {
+        assert_eq!(kept.to_serve("web", pinned).await.unwrap().manifest, manifest);
+    }
+    let trusting = |byte| away().cached_in(cache).trusting(Trusted::of([key(byte).public()]));
+    assert!(trusting(1).to_serve("web", None).await.is_ok());
+    assert!(
+        matches!(trusting(2).to_serve("web", None).await, Err(Error::Untrusted { .. })),
+        "kept is judged too"
+    );
+    // What the store says counts, when it says something.
+    fs::remove_file(local.path(&manifest, MANIFEST)).unwrap();
+    assert!(matches!(distant.manifest("web", manifest.version).await, Err(Error::NoVersion { .. })));
+    VersionStore::forget_table(cache, "web", manifest.version).unwrap();
+    assert!(kept.to_serve("web", None).await.unwrap_err().is_away());
+}
+
+#[tokio::test]
+async fn whoever_trusts_keys_passes_over_what_they_did_not_sign() {
+    let local = local().await;
+    let key = |byte| crate::signature::SigningKey::from_seed(&[byte; 32]).unwrap();
+    for signer in [Some(1), Some(2), None] {
+        let mut manifest = local.built().await;
+        manifest.analysis_id = crate::analysis::Analyzer::id().to_owned();
+        manifest.schema_id = manifest.schema.id();
+        let json = manifest.to_json();
+        let signature = signer.map(|byte| key(byte).sign(&json));
+        local.store.publish_signed(&json, signature.as_ref()).await.unwrap();
+    }
+    let trusting =
+        |keys: &[u8]| local.store.clone().trusting(Trusted::of(keys.iter().map(|byte| key(*byte).public())));
+    let served = trusting(&[1]).to_serve("web", None).await.unwrap();
+    assert_eq!(served.manifest.version, Version(1));
+    let passed: Vec<_> =
+        served.passed_over.iter().map(|passed| (passed.version.0, passed.reason.clone())).collect();
+    assert!(passed[0].0 == 3 && passed[0].1.contains("not signed"), "{passed:?}");
+    assert!(passed[1].0 == 2 && passed[1].1.contains("is signed by key"), "{passed:?}");
+    // While keys are exchanged both count.
+    assert_eq!(trusting(&[1, 2]).to_serve("web", None).await.unwrap().manifest.version, Version(2));
+    assert_eq!(local.store.to_serve("web", None).await.unwrap().manifest.version, Version(3));
+    // One byte of a manifest, and a signature of another version.
+    let json = local.store.version_dir("web", Version(2)).unwrap().join(MANIFEST);
+    let text = fs::read_to_string(&json).unwrap();
+    fs::write(&json, text.replacen("\"builder\": \"", "\"builder\": \"x", 1)).unwrap();
+    let changed = trusting(&[1, 2]).manifest("web", Version(2)).await.unwrap_err().to_string();
+    assert!(changed.contains("does not fit"), "{changed}");
+    let signatures =
+        [1, 2].map(|version| local.store.version_dir("web", Version(version)).unwrap().join(SIGNATURE));
+    fs::copy(&signatures[0], &signatures[1]).unwrap();
+    assert!(trusting(&[1, 2]).manifest("web", Version(2)).await.is_err());
+    fs::write(&signatures[1], "{").unwrap();
+    assert!(
+        trusting(&[2]).manifest("web", Version(2)).await.unwrap_err().to_string().contains("can't be read")
+    );
+}
