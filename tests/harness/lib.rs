@@ -3,6 +3,7 @@
 pub mod api;
 pub mod cluster;
 pub mod corpus;
+pub mod etcd;
 pub mod faulty_net;
 pub mod form;
 pub mod invariants;

@@ -5,3 +5,4 @@ mod account;
 mod killed;
 mod merge;
 mod patterns;
+mod stores;
