@@ -44,16 +44,14 @@ impl Root {
         let spared = step >= Step::Spare && std::mem::take(&mut wanted.snippet);
         let context = context(asked, &wanted)?;
         let _stop_when_dropped = context.cancel.clone().drop_guard();
-
         let now_us = self.clock.now_us();
         let mut parsed = self.reader.read(&asked.request, corpus, context.deadline, now_us).await?;
         if step == Step::Whole {
             self.reader.suggest(&mut parsed, &asked.request, corpus, context.deadline, now_us).await;
         }
-        let nothing = parsed.finds_nothing();
-        let truncated = parsed.expansion_truncated;
-        let mut warnings: Vec<Warning> = parsed.warnings.iter().map(Warning::from).collect();
-        warnings.extend(trail.repinned.as_ref().and_then(|repinned| repinned.warning(corpus)));
+        let (nothing, truncated) = (parsed.finds_nothing(), parsed.expansion_truncated);
+        let repinned = trail.repinned.as_ref().and_then(|repinned| repinned.warning(corpus));
+        let warnings = parsed.warnings.iter().map(Warning::from).chain(repinned).collect();
         let request = Arc::new(plan::search(asked.query, &wanted, parsed, pinned));
         trail.timeline.end("parse");
 
@@ -92,7 +90,7 @@ impl Root {
             answer.trace = Some(crate::timeline::trace(&self.node, &trail.timeline, &trail.gathered));
         }
         answer.took_ms = trail.timeline.took_ms();
-        Ok(Got::Answer(Box::new(answer)))
+        Ok(Got::Answer(answer.into()))
     }
 
     /// Searches, whole or not at all where another version may do better. `spent`: by an earlier pass.

@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use canopy_common::config::{Section, Size, Time};
 use serde::{Deserialize, Serialize};
 
+pub use crate::query_log::QueryLogConfig;
+
 /// Largest page the contract allows, hits.
 pub const MAX_K: u32 = 1000;
 /// Deepest place that `offset + k` may reach; a cursor goes on from there.
@@ -69,6 +71,8 @@ pub struct RootConfig {
     pub operator_parameters: bool,
     /// Rank profiles by name; `default` is used when a query names none.
     pub profiles: BTreeMap<String, Profile>,
+    /// A sample of the queries, written down. Default: off.
+    pub query_log: QueryLogConfig,
 }
 
 /// How hits are ranked.
@@ -104,6 +108,7 @@ impl Default for RootConfig {
             cors_origins: Vec::new(),
             operator_parameters: false,
             profiles: BTreeMap::from([(DEFAULT_PROFILE.to_owned(), Profile::default())]),
+            query_log: QueryLogConfig::default(),
         }
     }
 }
@@ -136,6 +141,11 @@ impl Section for RootConfig {
         ("cors_origins", "origins whose pages may read answers in a browser"),
         ("operator_parameters", "whether requests may choose hedge modes that multiply the load"),
         ("profiles", "rank profiles by name: prior_weight 0..100"),
+        (
+            "query_log",
+            "a sample of the queries: path ({node} is the root's name; empty: off), sample 0..1, max_file 64KiB..16GiB, \
+             keep 0..1000 closed files",
+        ),
     ];
 
     fn problems(&self) -> Vec<(String, String)> {
@@ -163,6 +173,7 @@ impl Section for RootConfig {
         check("max_expansions", (1..=1024).contains(&self.max_expansions), "1..1024");
         check("probe_interval", time(self.probe_interval, 100, 60_000), "100ms..60s");
         found.extend(self.name_problems());
+        found.extend(self.query_log.problems());
         found
     }
 }

@@ -30,6 +30,7 @@ use crate::{
     language::Reader,
     metrics::Metrics,
     pin::Repinned,
+    query_log::{self, QueryLog},
     timeline::Timeline,
     trial::{Trials, Tried},
     versions::{CorpusState, Versions},
@@ -65,6 +66,8 @@ pub struct Root {
     pub degradation: Degradation,
     /// What it sees of versions on trial.
     pub trials: Trials,
+    /// A sample of the queries, written down.
+    pub query_log: QueryLog,
     /// Tries unseen shapes; `None`: off.
     pub canary: Option<Canary>,
     /// Waits for running queries.
@@ -128,6 +131,7 @@ impl Root {
         let result = self.answer(asked, &mut trail).await;
         running.ended(&trail.timeline, &result);
         crate::record::keep(self, asked, &trail, &result);
+        query_log::note(self, asked, &trail, &result);
         self.tried(asked, &trail, &result);
         result
     }

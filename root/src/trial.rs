@@ -20,7 +20,7 @@ use std::sync::Arc;
 use canopy_aggregator::gather::Gatherer;
 use canopy_common::ids::Version;
 use canopy_topology::{
-    gates::{Arm, wire::Seen},
+    gates::{Arm, judged::Paired, wire::Seen},
     routing::{Part, RoutingSnapshot, Trial},
 };
 use parking_lot::Mutex;
@@ -104,7 +104,7 @@ pub fn of(
 }
 
 /// Whether it says something of the version.
-fn counts(result: &Result<Answer>) -> bool {
+pub(crate) fn counts(result: &Result<Answer>) -> bool {
     match result {
         Ok(_) => true,
         Err(error) => matches!(
@@ -129,7 +129,8 @@ fn record(arm: &mut Arm, result: &Result<Answer>, took_ms: f64, lost: bool) {
 }
 
 impl Trials {
-    fn change(&self, corpus: &str, trial: &Trial, change: impl FnOnce(&mut Seen)) {
+    /// Changes what was seen of a trial; whether there was room for it.
+    fn change(&self, corpus: &str, trial: &Trial, change: impl FnOnce(&mut Seen)) -> bool {
         let new = Seen::of(corpus, trial);
         let mut all = self.seen.lock();
         let at = match all.iter().position(|seen| seen.same(&new)) {
@@ -138,9 +139,15 @@ impl Trials {
                 all.push(new);
                 all.len() - 1
             }
-            None => return,
+            None => return false,
         };
         change(&mut all[at]);
+        true
+    }
+
+    /// The judged queries of a trial were all asked; whether that will be told.
+    pub(crate) fn judged(&self, corpus: &str, trial: &Trial, paired: Paired) -> bool {
+        self.change(corpus, trial, |seen| seen.comparison.judged = Some(paired))
     }
 
     /// What was seen since it was last taken.
@@ -159,16 +166,17 @@ impl Root {
             return;
         }
         let (corpus, took_ms) = (&asked.request.corpus, trail.timeline.took_ms());
-        match part {
-            Part::Treatment => self.trials.change(corpus, &trial, |seen| {
-                record(&mut seen.comparison.treatment, result, took_ms, lost);
-            }),
-            Part::Control => self.trials.change(corpus, &trial, |seen| {
-                record(&mut seen.comparison.control, result, took_ms, lost);
-            }),
-            Part::Shadowed if result.is_ok() => self.shadow(asked, trial),
-            Part::Shadowed => {}
+        if part == Part::Shadowed {
+            if result.is_ok() {
+                self.shadow(asked, trial);
+            }
+            return;
         }
+        self.trials.change(corpus, &trial, |seen| {
+            let seen = &mut seen.comparison;
+            let arm = if part == Part::Treatment { &mut seen.treatment } else { &mut seen.control };
+            record(arm, result, took_ms, lost);
+        });
     }
 }
 

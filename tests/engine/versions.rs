@@ -181,7 +181,7 @@ async fn a_leaf_without_the_version_is_asked_elsewhere_free_of_charge_and_stays_
     let gather =
         GatherConfig { extra_work_floor: 0, extra_work_burst: 1, extra_work: 0.0, ..GatherConfig::default() };
     let tree = tree(Shape { leaves: 2, replicas: 2, gather, ..Shape::default() });
-    tree.leaves[0].script(|script| script.fault = Fault::Unheld(1));
+    tree.leaves[0].script(|script| (script.fault, script.batch) = (Fault::Unheld(1), 16));
     for _ in 0..30 {
         let request = request(&tree, 0);
         let gathered = ask(&tree, &tree.routing.clone(), &request).await;

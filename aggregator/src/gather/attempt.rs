@@ -12,7 +12,7 @@ use std::{
 
 use canopy_common::{
     error::{ErrorClass, Failure},
-    ids::NodeId,
+    ids::{Epoch, NodeId},
 };
 use canopy_proto::{ReplyStream, v1};
 use futures::{
@@ -126,6 +126,8 @@ pub struct Attempt {
     pub history: History,
     /// When it was sent.
     pub sent: Instant,
+    /// The snapshot that it was planned by.
+    pub epoch: Epoch,
     /// Time it was given.
     pub budget: Duration,
     /// Whether it settled a shard.

@@ -188,10 +188,7 @@ impl Run {
             ..self.template.clone()
         };
         self.ledger.sent(&shards);
-        self.tail.attempts += 1;
-        self.tail.retries += u32::from(kind.retry().is_some());
-        self.tail.hedges += u32::from(kind.is_hedge());
-        self.engine.metrics.sent(kind.retry());
+        self.count_sent(kind);
         let span = tracing::info_span!("attempt", node = %node, attempt = id, shards = shards.len());
         let guard = context.cancel.clone().drop_guard();
         let replies = span.in_scope(|| peer.search(context, request));
@@ -211,6 +208,7 @@ impl Run {
             shards,
             history,
             sent,
+            epoch: self.routing.epoch,
             budget,
             won: false,
             refusal: None,
@@ -223,6 +221,13 @@ impl Run {
             node,
         });
         index
+    }
+
+    fn count_sent(&mut self, kind: Kind) {
+        self.tail.attempts += 1;
+        self.tail.retries += u32::from(kind.retry().is_some());
+        self.tail.hedges += u32::from(kind.is_hedge());
+        self.engine.metrics.sent(kind.retry());
     }
 
     /// A shard as it is asked: for no more hits than can matter, unless these were too few.

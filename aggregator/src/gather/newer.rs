@@ -4,7 +4,8 @@
 //! Snapshots spread on their own, so for a moment a caller may ask who has let go of a version, and not ask who has taken it.
 //! Rules: nothing of such an attempt began, so asking again is outside the budget for extra work and has the fuse of what never
 //! started; another replica of the same snapshot is asked first; when none is left the search waits once, for at most
-//! [`LONGEST`] and half of its time, until the newer snapshot is here, and asks those shards again by it, straight of their leaves.
+//! [`LONGEST`] and half of its time, until the newer snapshot is here, and asks those shards again by it, straight of their leaves, as
+//! well as others whose refusals come later. A search takes over one newer snapshot, so no shard is planned more than twice.
 //! Whoever said that it does not have them is not asked again.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
@@ -102,6 +103,21 @@ impl Run {
         self.newer.over = true;
         self.routing = snapshot;
         self.template.epoch = self.routing.epoch.0;
+        self.ask_by_it(shards);
+    }
+
+    /// Asks shards that an attempt of before was refused by the snapshot that came since; false when none did.
+    pub(super) fn plan_anew(&mut self, index: usize, shards: &[u32]) -> bool {
+        let attempt = &self.attempts[index];
+        if shards.is_empty() || attempt.epoch >= self.routing.epoch {
+            return false;
+        }
+        self.newer.refused.insert(attempt.node.clone());
+        self.ask_by_it(shards.to_vec());
+        true
+    }
+
+    fn ask_by_it(&mut self, shards: Vec<u32>) {
         let open: Vec<u32> = shards.into_iter().filter(|shard| self.ledger.is_open(*shard)).collect();
         let engine = self.engine.clone();
         let holders = holders(&engine, &self.routing, &self.request);

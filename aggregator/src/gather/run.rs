@@ -134,6 +134,7 @@ impl Run {
     pub async fn advance(&mut self, linger: Option<Duration>) -> Option<Decision> {
         loop {
             let now = Instant::now();
+            self.wait_ends(now);
             if self.gives_up() {
                 return Some(Decision::Lost);
             }
@@ -159,7 +160,6 @@ impl Run {
                 }
             }
             self.send_hedges(now);
-            self.wait_ends(now);
             let others = [self.flush_at, self.hedges.next(), self.newer.until()];
             let wake = others.into_iter().flatten().fold(wake, Instant::min);
             match self.next(wake).await {

@@ -281,7 +281,7 @@ impl Run {
         for Refused { shard, class, started, exhausted, wrong_epoch } in refused {
             match history.left(class, started).filter(|_| more && !exhausted) {
                 Some(retry) => again.entry(retry).or_default().push(shard),
-                None if wrong_epoch > self.routing.epoch.0 => {
+                None if wrong_epoch > self.attempts[index].epoch.0 => {
                     stale.push(shard);
                     epoch = epoch.max(wrong_epoch);
                 }
@@ -289,7 +289,7 @@ impl Run {
             }
         }
         let node = self.attempts[index].node.clone();
-        if !self.await_newer(&stale, epoch, Some(&node)) {
+        if !self.plan_anew(index, &stale) && !self.await_newer(&stale, epoch, Some(&node)) {
             hopeless.append(&mut stale);
         }
         if !self.around_aggregators(branch, &hopeless, &history) {

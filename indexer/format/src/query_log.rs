@@ -54,6 +54,9 @@ pub struct Record {
     /// What it was in a trial of a version: `treatment`, `control` or `shadowed`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arm: Option<String>,
+    /// The version that could not answer it whole, so that `version` did; 0: none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub repinned_from: u64,
     /// `answered`, or the code of the error.
     pub outcome: String,
     /// How much was searched; none when the search never began.
@@ -88,6 +91,11 @@ pub struct Covered {
     pub answered: u32,
     /// Shards of the corpus.
     pub shards: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn is_zero(version: &u64) -> bool {
+    *version == 0
 }
 
 impl Record {

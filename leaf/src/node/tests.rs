@@ -61,6 +61,8 @@ async fn what_is_not_held_says_why_and_costs_the_others_nothing() {
     assert_eq!(words(&replies), ["answered", "failed", "failed", "failed"]);
     assert_eq!(replies[1].error_class, ErrorClass::FailedPrecondition as u32);
     assert_eq!(replies[1].reason, "leaf-1 does not hold shard main/1 of \"web\"");
+    let epoch = parts.routing.now().epoch.0;
+    assert_eq!([0, 1, 2].map(|at| replies[at].wrong_epoch), [0, epoch, 0], "and by which snapshot it goes");
     assert!(replies[2].reason.len() < 200, "{}", replies[2].reason);
     asked.version = 9;
     let replies = outcomes(node.search(context(2, LONG), asked), 4).await;

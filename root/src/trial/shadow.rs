@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use canopy_common::ids::Version;
+use canopy_proto::v1::QueryRequest;
 use canopy_topology::{
     gates::agreement::{DEPTH, overlap, rank_biased_overlap},
     routing::Trial,
@@ -33,11 +34,11 @@ impl Root {
         let shadowing = async move {
             // In random order, so that what the first one warms favours neither.
             let (old, new) = if root.dice.next_u64().is_multiple_of(2) {
-                let old = root.ask_beside(&request, trial.control, trial.version).await;
-                (old, root.ask_beside(&request, trial.version, trial.control).await)
+                let old = root.ask_version(&request, trial.control, Some(trial.version)).await;
+                (old, root.ask_version(&request, trial.version, Some(trial.control)).await)
             } else {
-                let new = root.ask_beside(&request, trial.version, trial.control).await;
-                (root.ask_beside(&request, trial.control, trial.version).await, new)
+                let new = root.ask_version(&request, trial.version, Some(trial.control)).await;
+                (root.ask_version(&request, trial.control, Some(trial.version)).await, new)
             };
             drop(place);
             if counts(&old.0) && counts(&new.0) {
@@ -47,14 +48,14 @@ impl Root {
         tokio::spawn(shadowing.instrument(span));
     }
 
-    /// Asks one version, as a batch query, of the leaves that hold the other too.
-    pub(crate) async fn ask_beside(
+    /// Asks one version, as a batch query of our own; of the leaves that hold another one too, if that is named.
+    pub(crate) async fn ask_version(
         &self,
-        request: &canopy_proto::v1::QueryRequest,
+        request: &QueryRequest,
         version: Version,
-        beside: Version,
+        beside: Option<Version>,
     ) -> Said {
-        let request = canopy_proto::v1::QueryRequest {
+        let request = QueryRequest {
             version: version.0,
             cursor: String::new(),
             snippet: Some(false),
@@ -64,7 +65,7 @@ impl Root {
             ..request.clone()
         };
         let asked = Asked { query: self.dice.query_id(), arrival: Instant::now(), limit: None, request };
-        let mut trail = Trail { beside: Some(beside), ..Trail::since(asked.arrival) };
+        let mut trail = Trail { beside, ..Trail::since(asked.arrival) };
         let result = self.unnoted(&asked, &mut trail).await;
         (result, trail.timeline.took_ms())
     }

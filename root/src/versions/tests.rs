@@ -210,13 +210,10 @@ async fn versions_come_and_go_with_the_snapshot_and_each_query_gets_one() {
     let snapshot = |epoch, pins: &[(u64, u32)], versions: &[u64]| {
         let pins = pins.iter().map(|(version, share)| Pin { version: Version(*version), share: *share });
         let held = versions.iter().map(|version| (Version(*version), VersionRouting::default()));
-        let corpus =
-            CorpusRouting { pins: pins.collect(), versions: held.collect(), ..CorpusRouting::default() };
-        RoutingSnapshot {
-            epoch: Epoch(epoch),
-            corpora: [("web".to_owned(), corpus)].into(),
-            ..Default::default()
-        }
+        let (pins, versions) = (pins.collect(), held.collect());
+        let corpora =
+            [("web".to_owned(), CorpusRouting { pins, versions, ..CorpusRouting::default() })].into();
+        RoutingSnapshot { epoch: Epoch(epoch), corpora, ..Default::default() }
     };
     let versions = Versions::expecting([]);
     let (routing, drain, gauge) = (Routing::from(RoutingSnapshot::default()), Drain::new(), gauge());
@@ -262,4 +259,30 @@ async fn versions_come_and_go_with_the_snapshot_and_each_query_gets_one() {
         }
     })
     .await;
+}
+
+#[tokio::test]
+async fn what_is_kept_of_versions_that_are_gone_goes_and_what_is_damaged_is_fetched_again() {
+    let store = VersionStore::remote(Arc::new(InMemory::new()));
+    let old = publish(&store, |_| ()).await;
+    let new = publish(&store, |manifest| manifest.version = Version(9)).await;
+    let dir = tempfile::tempdir().unwrap();
+    let cache = dir.path().to_str().unwrap();
+    let store = store.cached_in(cache);
+    let state = open(&store, "web", Some(old.version), cache).await.unwrap();
+    drop(state);
+    let state = open(&store, "web", Some(new.version), cache).await.unwrap();
+    for stray in ["web-0000.fst", "web-0000.part", "somebody's.txt"] {
+        std::fs::write(dir.path().join(stray), "x").unwrap();
+    }
+    assert_eq!(cache::sweep(cache, [&state].into_iter()).unwrap(), 3);
+    let table = |version| dir.path().join(VersionStore::version_path("web", version)).exists();
+    assert!(!table(old.version) && table(new.version) && dir.path().join("somebody's.txt").exists());
+    assert_eq!(cache::sweep(cache, [&state].into_iter()).unwrap(), 0);
+
+    let kept = cache::statistics(cache, &new);
+    drop(state);
+    std::fs::write(&kept, vec![7; new.statistics.file.bytes as usize]).unwrap();
+    assert!(open(&store, "web", Some(new.version), cache).await.is_err());
+    assert!(open(&store, "web", Some(new.version), cache).await.is_ok(), "it came anew");
 }
