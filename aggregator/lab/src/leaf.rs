@@ -9,6 +9,7 @@
 //! It is nearly free: one allocation for the call, one for its reply, one timer.
 
 mod counts;
+mod holding;
 mod queue;
 mod tie;
 
@@ -34,6 +35,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::{draw, latency::Latency, scale::Scale};
 
 pub use counts::Counts;
+use holding::Holding;
 pub use queue::Protected;
 use queue::{Call, Queue, Turn};
 use tie::Ties;
@@ -73,6 +75,8 @@ pub struct Ground {
     pub scale: Scale,
     /// Time of one call.
     pub latency: Latency,
+    /// Versions whose calls take other times.
+    pub versions: Vec<(u64, Latency)>,
     /// Seed of the draws.
     pub seed: u64,
     /// Workers of a leaf; 0: as many as there are calls.
@@ -131,7 +135,8 @@ impl Siblings {
         self.leaves.lock().push((name, Arc::downgrade(leaf)));
     }
 
-    fn named(&self, name: &NodeId) -> Option<Arc<ModelLeaf>> {
+    /// The replica of this name.
+    pub(crate) fn named(&self, name: &NodeId) -> Option<Arc<ModelLeaf>> {
         self.leaves.lock().iter().find(|leaf| leaf.0 == *name)?.1.upgrade()
     }
 
@@ -156,6 +161,7 @@ struct State {
     queue: Queue,
     counts: Counts,
     ties: Ties,
+    holding: Holding,
     /// Times of finished work, for what can't be in time.
     times: Times,
     /// All calls that came, warm-up included.
@@ -170,6 +176,7 @@ impl ModelLeaf {
             times: Times::default(),
             counts: Counts::default(),
             ties: Ties::default(),
+            holding: Holding::default(),
             calls: 0,
         };
         Self { ground, siblings, shard, factor, state: Mutex::new(state) }
@@ -185,14 +192,32 @@ impl ModelLeaf {
         self.state.lock().calls
     }
 
-    /// Virtual time of this copy of this query, if it begins at `now`.
-    fn service(&self, query: u64, copy: u32, now: Instant) -> Duration {
+    /// It holds a version too, and from the first one that was said on no other.
+    pub fn hold(&self, version: u64) {
+        self.state.lock().holding.hold(version);
+    }
+
+    /// It does not hold a version any more.
+    pub fn let_go(&self, version: u64) {
+        self.state.lock().holding.let_go(version);
+    }
+
+    /// What begins from now on takes so many times as long; 1: as usual.
+    pub fn slow_down(&self, times: f64) {
+        self.state.lock().holding.slow_down(times);
+    }
+
+    /// Virtual time of a call, if it begins at `now`.
+    fn service(&self, call: Call, now: Instant) -> Duration {
         let ground = &self.ground;
-        let unit = draw::unit(&[ground.seed, query, u64::from(self.shard), u64::from(copy)]);
+        let unit = draw::unit(&[ground.seed, call.query, u64::from(self.shard), u64::from(call.copy)]);
+        let own = ground.versions.iter().find(|(version, _)| *version == call.version);
+        let latency = own.map_or(ground.latency, |(_, latency)| *latency);
         let at = ground.scale.ms(now - ground.start);
         let slow = ground.slowness.iter().filter(|slow| slow.from <= at && at < slow.to);
-        let factor = slow.fold(self.factor, |product, slow| product * slow.factor);
-        ground.scale.span(ground.latency.quantile(unit) * factor)
+        let factor = self.factor * self.state.lock().holding.slowdown();
+        let factor = slow.fold(factor, |product, slow| product * slow.factor);
+        ground.scale.span(latency.quantile(unit) * factor)
     }
 
     fn count(&self, query: u64, change: impl FnOnce(&mut Counts)) {
@@ -206,15 +231,15 @@ impl ModelLeaf {
         let next = self.state.lock().queue.release(Instant::now());
         next.wake.into_iter().for_each(std::task::Waker::wake);
         if let Some(call) = next.orphan {
-            self.run_for_nobody(call.query, call.copy);
+            self.run_for_nobody(call);
         }
     }
 
     /// Does the work of a call whose caller has gone.
-    fn run_for_nobody(self: &Arc<Self>, query: u64, copy: u32) {
+    fn run_for_nobody(self: &Arc<Self>, call: Call) {
         let now = Instant::now();
-        self.begun(query);
-        self.finish_for_nobody(query, now, now + self.service(query, copy, now));
+        self.begun(call.query);
+        self.finish_for_nobody(call.query, now, now + self.service(call, now));
     }
 
     fn finish_for_nobody(self: &Arc<Self>, query: u64, began: Instant, ends: Instant) {
@@ -253,41 +278,44 @@ enum Phase {
 /// A call at its leaf. Dropping it is the caller's going away.
 struct Visit {
     leaf: Arc<ModelLeaf>,
-    query: u64,
-    copy: u32,
+    call: Call,
     ticket: u64,
     arrived: Instant,
     phase: Phase,
+    /// Why it does not even wait.
+    refusal: v1::Outcome,
 }
 
 impl Visit {
-    fn arrive(leaf: &Arc<ModelLeaf>, query: u64, deadline: Instant) -> Self {
+    fn arrive(leaf: &Arc<ModelLeaf>, query: u64, version: u64, deadline: Instant) -> Self {
         let copy = leaf.siblings.note(query, |copies| copies.arrived += 1).arrived;
-        let ticket = {
-            let mut state = leaf.state.lock();
-            state.calls += 1;
-            if query >= leaf.ground.warmup {
-                state.counts.arrived += 1;
-                state.counts.copies += u64::from(copy > 0);
-            }
-            let now = Instant::now();
-            let left = deadline.saturating_duration_since(now);
-            let (mean, p90) = (state.times.mean(), state.times.p90());
-            // Nine of ten take longer than is left after the wait: not even tried while others wait.
-            let late = leaf.ground.protected.is_some() && left < p90 + state.queue.wait(mean);
-            let late = late && state.queue.full();
-            if late { None } else { Some(state.queue.enter(Call { query, copy, deadline }, now, mean)) }
-        };
+        let (call, now) = (Call { query, copy, version, deadline }, Instant::now());
+        let mut state = leaf.state.lock();
+        state.calls += 1;
+        let held = state.holding.has(version);
+        if query >= leaf.ground.warmup {
+            state.counts.arrived += 1;
+            state.counts.copies += u64::from(copy > 0);
+            state.counts.not_held += u64::from(!held);
+        }
+        let left = deadline.saturating_duration_since(now);
+        let (mean, p90) = (state.times.mean(), state.times.p90());
+        // Nine of ten take longer than is left after the wait: not even tried while others wait.
+        let late = leaf.ground.protected.is_some() && left < p90 + state.queue.wait(mean);
+        let late = late && state.queue.full();
+        let refusal = if held { v1::Outcome::Shed } else { v1::Outcome::Unavailable };
+        let ticket = (held && !late).then(|| state.queue.enter(call, now, mean));
+        drop(state);
         let phase = if ticket.is_some() { Phase::Queued } else { Phase::Done };
         let ticket = ticket.unwrap_or(u64::MAX);
-        Self { leaf: leaf.clone(), query, copy, ticket, arrived: Instant::now(), phase }
+        Self { leaf: leaf.clone(), call, ticket, arrived: now, phase, refusal }
     }
 
     /// Waits for a worker and begins; when the work will be done, or why it is not.
     async fn begin(&mut self) -> Result<Instant, v1::Outcome> {
         if matches!(self.phase, Phase::Done) {
-            self.leaf.count(self.query, |counts| counts.refused += 1);
-            return Err(v1::Outcome::Shed);
+            self.leaf.count(self.call.query, |counts| counts.refused += 1);
+            return Err(self.refusal);
         }
         let turn = poll_fn(|cx| match self.leaf.state.lock().queue.poll(self.ticket, cx.waker()) {
             Some(turn) => Poll::Ready(turn),
@@ -296,13 +324,13 @@ impl Visit {
         .await;
         if turn != Turn::Run {
             self.phase = Phase::Done;
-            self.leaf.count(self.query, |counts| counts.refused += 1);
+            self.leaf.count(self.call.query, |counts| counts.refused += 1);
             return Err(if turn == Turn::Shed { v1::Outcome::Shed } else { v1::Outcome::TimedOut });
         }
         let began = Instant::now();
-        let ends = began + self.leaf.service(self.query, self.copy, began);
+        let ends = began + self.leaf.service(self.call, began);
         self.phase = Phase::Running { began, ends };
-        self.leaf.begun(self.query);
+        self.leaf.begun(self.call.query);
         Ok(ends)
     }
 
@@ -310,8 +338,8 @@ impl Visit {
         let Phase::Running { began, .. } = std::mem::replace(&mut self.phase, Phase::Done) else {
             return v1::SearchReply::default();
         };
-        self.leaf.siblings.note(self.query, |copies| copies.finished += 1);
-        self.leaf.worked(self.query, began, |counts| counts.finished += 1);
+        self.leaf.siblings.note(self.call.query, |copies| copies.finished += 1);
+        self.leaf.worked(self.call.query, began, |counts| counts.finished += 1);
         let in_flight = {
             let state = self.leaf.state.lock();
             if self.leaf.ground.protected.is_some() {
@@ -369,22 +397,22 @@ impl Drop for Visit {
                 let keep = cancel == Cancel::Never;
                 let left = leaf.state.lock().queue.leave(self.ticket, keep);
                 match left {
-                    queue::Left::Out => leaf.count(self.query, |counts| counts.left_queue += 1),
+                    queue::Left::Out => leaf.count(self.call.query, |counts| counts.left_queue += 1),
                     queue::Left::Stays => {}
                     // It had a worker, and had not begun.
-                    queue::Left::Admitted if keep => leaf.run_for_nobody(self.query, self.copy),
+                    queue::Left::Admitted if keep => leaf.run_for_nobody(self.call),
                     queue::Left::Admitted => {
-                        leaf.count(self.query, |counts| counts.left_queue += 1);
+                        leaf.count(self.call.query, |counts| counts.left_queue += 1);
                         leaf.release();
                     }
                 }
             }
             Phase::Running { began, ends } => {
                 if cancel == Cancel::Running {
-                    leaf.worked(self.query, began, |counts| counts.stopped += 1);
+                    leaf.worked(self.call.query, began, |counts| counts.stopped += 1);
                     leaf.release();
                 } else {
-                    leaf.finish_for_nobody(self.query, began, ends);
+                    leaf.finish_for_nobody(self.call.query, began, ends);
                 }
             }
         }
@@ -402,8 +430,8 @@ fn number(context: &RequestContext) -> u64 {
 
 impl SearchNode for Asked {
     fn search(&self, context: RequestContext, request: v1::SearchRequest) -> ReplyStream {
-        let mut visit = Visit::arrive(&self.0, number(&context), context.deadline.instant());
         let (shards, version) = (request.shards.len(), request.version);
+        let mut visit = Visit::arrive(&self.0, number(&context), version, context.deadline.instant());
         if let Some(tie) = request.tie {
             let reply = async move { Ok(tie::serve(visit, &context, tie, shards, version).await) };
             return stream::once(reply).boxed();

@@ -20,6 +20,9 @@ pub struct Ratio {
     pub upper: Option<f64>,
 }
 
+/// A figure that is no ratio, over several seeds: the same median and the same bound.
+pub type Figure = Ratio;
+
 impl Ratio {
     /// Of one ratio per seed; `None` when there is none.
     pub fn of(ratios: &[f64]) -> Option<Self> {
@@ -46,6 +49,26 @@ fn bound(n: usize) -> Option<usize> {
     None
 }
 
+/// Chance of `events` or more of `n`, each of chance `p`.
+pub fn at_least(events: u64, n: u64, p: f64) -> f64 {
+    if events == 0 {
+        return 1.0;
+    }
+    if events > n || p <= 0.0 {
+        return 0.0;
+    }
+    if p >= 1.0 {
+        return 1.0;
+    }
+    // By logarithms: the first terms of many may be too small for a number.
+    let (mut term, mut below) = (n as f64 * (1.0 - p).ln(), 0.0);
+    for at in 0..events {
+        below += term.exp();
+        term += ((n - at) as f64 / (at + 1) as f64).ln() + (p / (1.0 - p)).ln();
+    }
+    (1.0 - below).max(0.0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -64,6 +87,16 @@ mod tests {
         assert_eq!(ratio.upper, Some(0.61));
         assert_eq!(Ratio::of(&[]), None);
         assert_eq!(Ratio::of(&[1.0, 3.0]), Some(Ratio { median: 2.0, upper: None }));
+    }
+
+    #[test]
+    fn the_chance_of_so_many_events_is_binomial() {
+        assert_eq!((at_least(0, 10, 0.3), at_least(11, 10, 0.3)), (1.0, 0.0));
+        assert!((at_least(1, 10, 0.5) - (1.0 - 0.5_f64.powi(10))).abs() < 1e-12);
+        assert!((at_least(2, 2, 0.3) - 0.09).abs() < 1e-12);
+        // 10 of 500 at 2 %: the median.
+        assert!((0.5..0.6).contains(&at_least(10, 500, 0.02)), "{}", at_least(10, 500, 0.02));
+        assert!(at_least(25, 500, 0.02) < 1e-3);
     }
 
     #[test]

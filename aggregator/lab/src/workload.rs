@@ -36,6 +36,9 @@ pub struct Protect {
 pub struct Workload {
     /// Time of one call.
     pub latency: Latency,
+    /// Versions whose calls take other times; there is one version but in the labs of rollouts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub versions: Vec<(u64, Latency)>,
     /// Shards of the corpus, each on leaves of its own.
     pub shards: u32,
     /// Replicas of each shard.
@@ -73,6 +76,7 @@ impl Workload {
     pub fn plain(hiccups: f64) -> Self {
         Self {
             latency: Latency::with_hiccups(hiccups),
+            versions: Vec::new(),
             shards: 100,
             replicas: 2,
             workers: 0,
@@ -107,6 +111,7 @@ impl Workload {
     /// Refuses what has no meaning.
     pub fn check(&self) -> Result<()> {
         self.latency.check()?;
+        self.versions.iter().try_for_each(|(_, latency)| latency.check())?;
         Error::within("shards", self.shards, 1, 2000)?;
         Error::within("replicas", self.replicas, 1, 16)?;
         Error::within("workers", self.workers, 0, 1024)?;

@@ -15,6 +15,7 @@ use canopy_common::{
 use canopy_proto::{SearchNode, v1};
 use canopy_topology::{
     config::Role,
+    rollout::Replica,
     routing::{CorpusRouting, Node, RoutingSnapshot},
 };
 use tokio::time::Instant;
@@ -29,10 +30,10 @@ use crate::{
 };
 
 /// The corpus and its one group.
-const CORPUS: &str = "lab";
+pub(crate) const CORPUS: &str = "lab";
 const GROUP: &str = "main";
-/// Its version.
-const VERSION: u64 = 1;
+/// Its version, where there is one.
+pub(crate) const VERSION: u64 = 1;
 /// Hits a query asks for; model leaves have none.
 const HITS: u32 = 10;
 
@@ -118,11 +119,22 @@ impl World {
 
     /// Id and message of query number `query`.
     pub fn query(&self, query: u64) -> (QueryId, Arc<v1::SearchRequest>) {
+        self.query_of(query, VERSION, 0)
+    }
+
+    /// The same, pinned to a version, of leaves that hold the version `beside` too; 0: of any that hold it.
+    pub fn query_of(&self, query: u64, version: u64, beside: u64) -> (QueryId, Arc<v1::SearchRequest>) {
         let mut id = [0; 16];
         id[..8].copy_from_slice(&draw::bits(&[self.seed, query]).to_be_bytes());
         id[8..].copy_from_slice(&query.to_be_bytes());
-        let request = v1::SearchRequest { query_id: id.to_vec().into(), ..self.request.clone() };
+        let query_id = id.to_vec().into();
+        let request = v1::SearchRequest { query_id, version, beside, ..self.request.clone() };
         (QueryId(id), Arc::new(request))
+    }
+
+    /// The leaf that stands for a replica.
+    pub fn leaf(&self, replica: &Replica) -> Option<Arc<ModelLeaf>> {
+        self.siblings.get(replica.shard.number as usize)?.named(&replica.node)
     }
 
     /// What happened at all leaves.
@@ -152,6 +164,7 @@ fn ground(workload: &Workload, scale: Scale, start: Instant) -> Ground {
     Ground {
         scale,
         latency: workload.latency,
+        versions: workload.versions.clone(),
         seed: workload.seed,
         workers: workload.workers,
         cancel: workload.cancel,

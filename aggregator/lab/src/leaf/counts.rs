@@ -19,6 +19,8 @@ pub struct Counts {
     pub stopped: u64,
     /// Calls that left the queue without having begun.
     pub left_queue: u64,
+    /// Calls for a version that the leaf does not hold; none, when calls are routed right.
+    pub not_held: u64,
     /// Calls that the leaf refused, or gave back from its queue.
     pub refused: u64,
     /// Calls whose work was done although nobody waited.
@@ -36,6 +38,7 @@ impl AddAssign for Counts {
         self.finished += other.finished;
         self.stopped += other.stopped;
         self.left_queue += other.left_queue;
+        self.not_held += other.not_held;
         self.refused += other.refused;
         self.for_nobody += other.for_nobody;
         self.busy += other.busy;

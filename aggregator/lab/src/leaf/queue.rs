@@ -37,6 +37,8 @@ pub struct Call {
     pub query: u64,
     /// Which copy it is.
     pub copy: u32,
+    /// The version that it asks for.
+    pub version: u64,
     /// When its answer is of no use any more.
     pub deadline: Instant,
 }
@@ -234,7 +236,7 @@ mod tests {
     /// One worker that is taken, and calls that came at these ms with 1 s each.
     fn line(protected: Option<Protected>, start: Instant, at: &[u64]) -> (Queue, Vec<u64>) {
         let mut queue = Queue::new(1, protected, start);
-        let call = |at: u64| Call { query: at, copy: 0, deadline: start + MS(at + 1000) };
+        let call = |at: u64| Call { query: at, copy: 0, version: 1, deadline: start + MS(at + 1000) };
         let first = queue.enter(call(0), start, MS(0));
         assert_eq!(queue.poll(first, Waker::noop()), Some(Turn::Run));
         let tickets = at.iter().map(|at| queue.enter(call(*at), start + MS(*at), MS(0))).collect();

@@ -23,6 +23,7 @@ fn ground(workers: u32, cancel: Cancel) -> Arc<Ground> {
     Arc::new(Ground {
         scale,
         latency,
+        versions: vec![(2, Latency { body: Body::Fixed { mean: 20.0 }, ..latency })],
         seed: 1,
         workers,
         cancel,
@@ -39,12 +40,16 @@ fn leaf(ground: &Arc<Ground>, siblings: &Arc<Siblings>) -> Asked {
 }
 
 fn ask(leaf: &Asked, query: u64) -> ReplyStream {
+    ask_of(leaf, query, 1)
+}
+
+fn ask_of(leaf: &Asked, query: u64, version: u64) -> ReplyStream {
     let mut id = [0; 16];
     id[8..].copy_from_slice(&query.to_be_bytes());
     let deadline = Deadline::after(Duration::from_hours(1));
     let context = RequestContext::new(QueryId(id), AttemptId(1), deadline);
     let shards = vec![v1::ShardRequest { shard: "main/0".into(), k: 1, documents: DOCUMENTS, after: None }];
-    leaf.search(context, v1::SearchRequest { shards, version: 1, ..Default::default() })
+    leaf.search(context, v1::SearchRequest { shards, version, ..Default::default() })
 }
 
 /// Model ms until it answers, and the model ms it says it waited.
@@ -121,4 +126,22 @@ async fn all_leaves_can_be_slow_for_a_while() {
     assert_eq!(answer(ask(&one, 1)).await.0, 30.0);
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert_eq!(answer(ask(&one, 2)).await.0, 10.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leaf_that_loads_is_slow_and_answers_from_what_it_holds() {
+    let one = leaf(&ground(0, Cancel::Running), &Arc::default());
+    assert_eq!(answer(ask_of(&one, 0, 2)).await.0, 20.0, "nobody said what it holds");
+    one.0.hold(1);
+    one.0.slow_down(1.5);
+    assert_eq!(answer(ask(&one, 1)).await.0, 15.0);
+    let reply = ask_of(&one, 2, 2).next().await.unwrap().unwrap();
+    assert_eq!(reply.shards[0].outcome, v1::Outcome::Unavailable as i32);
+    assert_eq!((one.0.counts().not_held, one.0.counts().refused, one.0.counts().finished), (1, 1, 2));
+    one.0.slow_down(1.0);
+    one.0.hold(2);
+    one.0.let_go(1);
+    assert_eq!(answer(ask_of(&one, 3, 2)).await.0, 20.0);
+    let reply = ask(&one, 4).next().await.unwrap().unwrap();
+    assert_eq!(reply.shards[0].outcome, v1::Outcome::Unavailable as i32);
 }

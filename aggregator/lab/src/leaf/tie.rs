@@ -90,7 +90,7 @@ pub(super) async fn serve(
     shards: usize,
     version: u64,
 ) -> v1::SearchReply {
-    let (leaf, query) = (visit.leaf.clone(), visit.query);
+    let (leaf, query) = (visit.leaf.clone(), visit.call.query);
     let key = (query, context.attempt.0);
     let arrived = Instant::now();
     let arrives = leaf.state.lock().ties.arrive(key);

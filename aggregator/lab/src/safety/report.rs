@@ -5,6 +5,9 @@ use serde::{Deserialize, Serialize};
 use super::Settings;
 use crate::{policy::Policy, statistics::Ratio, tail::report::Times, workload::Workload};
 
+/// Queries of an arm from which on a broken bound says something.
+const ENOUGH: u64 = 5000;
+
 /// The whole report.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Report {
@@ -121,6 +124,14 @@ impl Report {
         let unseen =
             rows.iter().filter(heavy).filter(|row| row.uncapped.as_ref().is_some_and(|wild| !wild.diverges));
         broken.extend(unseen.map(|row| format!("at {}: hedges without bounds do not diverge", row.place)));
+        let queries = settings.workload.queries;
+        if !broken.is_empty() && queries < ENOUGH {
+            let above = queries.div_ceil(100);
+            broken.push(format!(
+                "{queries} queries in each arm are too few for these bounds: {above} of them are above the 99th percentile, and \
+                 queues that grow need time to be seen; before it counts, run it with --queries {ENOUGH} or more"
+            ));
+        }
         Self {
             lab: "safety".to_owned(),
             workload: settings.workload.clone(),
@@ -177,5 +188,13 @@ mod tests {
         tame.uncapped.as_mut().unwrap().diverges = false;
         let report = Report::of(&Settings::default(), vec![row(1.0, 1.0), tame]);
         assert_eq!(report.broken, ["at 80%: hedges without bounds do not diverge"]);
+        let mut short = Settings::default();
+        short.workload.queries = 150;
+        let broken = Report::of(&short, vec![row(1.06, 1.0)]).broken;
+        assert!(
+            broken[1].starts_with("150 queries in each arm are too few for these bounds: 2 of"),
+            "{broken:?}"
+        );
+        assert!(Report::of(&short, vec![row(1.0, 1.0)]).broken.is_empty());
     }
 }
