@@ -32,6 +32,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("anyhow", &["cli", "tests", "bench"]),
     ("object_store", &["indexer/format", "indexer"]),
     ("turmoil", &["tests"]),
+    ("etcd-client", &["topology", "tests"]),
     (
         "proptest",
         &["tests", "aggregator", "common", "root", "leaf", "indexer", "indexer/format", "proto", "topology"],
