@@ -4,6 +4,7 @@
 pub mod fleet;
 mod output;
 pub mod overload;
+pub mod rollout;
 pub mod safety;
 pub mod tail;
 
@@ -21,6 +22,8 @@ pub enum Command {
     Fleet(fleet::Args),
     /// What a burst leaves behind: without protection, with timeouts, and with all there is
     Overload(overload::Args),
+    /// What queries feel while a version comes to the leaves; with --power what its gates find
+    Rollout(Box<rollout::Args>),
 }
 
 /// Runs one.
@@ -31,6 +34,7 @@ pub async fn run(command: Command) -> Result<()> {
         Command::Safety(args) => safety::run(&args),
         Command::Fleet(args) => fleet::run(&args),
         Command::Overload(args) => overload::run(&args),
+        Command::Rollout(args) => rollout::run(&args),
     })
     .await?
 }

@@ -1,14 +1,16 @@
 //! `canopy lab fleet`: how large a tree has to be, and what its tail will be.
 
 use anyhow::{Result, anyhow};
+use canopy_lab::fleet as chart;
 use canopy_topology::fleet::{Demand, Fleet, LeafLatency, plan};
 
+use super::output::{Forms, Shown};
 use crate::{say::say, show};
 
 /// `canopy lab fleet`.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Example:  canopy lab fleet --documents 8000000000 --per-shard 40000000 --qps 150000 --replica-qps 2500 --headroom 0.3 --fan-out 60"
+    after_help = "Example:  canopy lab fleet --documents 8000000000 --per-shard 40000000 --qps 150000 --replica-qps 2500 --headroom 0.3 --fan-out 60 --plot fleet.svg"
 )]
 pub struct Args {
     /// Documents in all
@@ -47,9 +49,8 @@ pub struct Args {
     /// Quantile of the root that is aimed at
     #[arg(long, default_value_t = 0.99)]
     quantile: f64,
-    /// Prints JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    shown: Shown,
 }
 
 /// Runs it.
@@ -74,12 +75,9 @@ pub fn run(args: &Args) -> Result<()> {
         let lines: Vec<_> = problems.iter().map(|(field, reason)| format!("{field} {reason}")).collect();
         anyhow!("{}", lines.join("; "))
     })?;
-    if args.json {
-        say!("{:#}", serde_json::to_value(&fleet)?);
-    } else {
-        print(&demand, &fleet);
-    }
-    Ok(())
+    let svg = |_: &Fleet| chart::svg(&demand);
+    let print = |fleet: &Fleet| print(&demand, fleet);
+    args.shown.write(&Forms { report: &fleet, svg: Some(&svg), print: &print, failures: &[] })
 }
 
 fn print(demand: &Demand, fleet: &Fleet) {

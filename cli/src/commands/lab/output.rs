@@ -10,12 +10,19 @@ use serde::Serialize;
 
 use crate::say::say;
 
-/// Flags of every lab.
+/// Flags of every lab that runs something.
 #[derive(clap::Args)]
 pub struct Output {
     /// Threads; by default one for each core
     #[arg(long)]
     threads: Option<usize>,
+    #[command(flatten)]
+    pub shown: Shown,
+}
+
+/// How a report is shown.
+#[derive(clap::Args)]
+pub struct Shown {
     /// Writes a chart
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
@@ -24,12 +31,15 @@ pub struct Output {
     json: bool,
 }
 
+/// Draws a report.
+pub type Draw<'a, R> = dyn Fn(&R) -> canopy_lab::Result<String> + 'a;
+
 /// A report in its three forms.
 pub struct Forms<'a, R> {
     /// As programs read it.
     pub report: &'a R,
-    /// As a chart.
-    pub svg: &'a dyn Fn(&R) -> canopy_lab::Result<String>,
+    /// As a chart, where there is something to draw.
+    pub svg: Option<&'a Draw<'a, R>>,
     /// As people read it.
     pub print: &'a dyn Fn(&R),
     /// Why the run failed, although it has a report; empty: it did not.
@@ -41,11 +51,18 @@ impl Output {
     pub fn threads(&self) -> usize {
         self.threads.unwrap_or_else(|| available_parallelism().map_or(1, std::num::NonZero::get))
     }
+}
+
+impl Shown {
+    /// Whether a chart is asked for.
+    pub fn plots(&self) -> bool {
+        self.plot.is_some()
+    }
 
     /// Writes what was asked for. A failed run is shown too, and ends with an error.
     pub fn write<R: Serialize>(&self, forms: &Forms<'_, R>) -> Result<()> {
-        if let Some(path) = &self.plot {
-            let svg = (forms.svg)(forms.report)?;
+        if let Some((path, svg)) = self.plot.as_ref().zip(forms.svg) {
+            let svg = svg(forms.report)?;
             fs::write(path, svg).with_context(|| format!("{} can't be written", path.display()))?;
         }
         if self.json {

@@ -91,7 +91,7 @@ pub fn run(args: &Args) -> Result<()> {
     settings.check()?;
     let queries = settings.queries() * settings.arms.len() as u64;
     let report = output::watch(queries, |progress| overload::run(&settings, progress))?;
-    args.output.write(&Forms { report: &report, svg: &plot::svg, print: &print, failures: &[] })
+    args.output.shown.write(&Forms { report: &report, svg: Some(&plot::svg), print: &print, failures: &[] })
 }
 
 /// Rows of the table by time; more seconds than that are summed up.

@@ -94,7 +94,12 @@ pub fn run(args: &Args) -> Result<()> {
     let settings = args.settings();
     settings.check()?;
     let report = output::watch(settings.queries(), |progress| safety::run(&settings, progress))?;
-    args.output.write(&Forms { report: &report, svg: &plot::svg, print: &print, failures: &report.broken })
+    args.output.shown.write(&Forms {
+        report: &report,
+        svg: Some(&plot::svg),
+        print: &print,
+        failures: &report.broken,
+    })
 }
 
 fn print(report: &Report) {

@@ -255,5 +255,5 @@ pub fn run(args: &Args) -> Result<()> {
     settings.check()?;
     let report = output::watch(settings.queries(), |progress| tail::run(&settings, progress))?;
     let failures = &report.faults;
-    args.output.write(&Forms { report: &report, svg: &plot::svg, print: &table::print, failures })
+    args.output.shown.write(&Forms { report: &report, svg: Some(&plot::svg), print: &table::print, failures })
 }
