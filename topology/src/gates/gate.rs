@@ -91,7 +91,7 @@ impl Gate {
         if self.baseline.is_some() { treatment.queries } else { control.queries.min(treatment.queries) }
     }
 
-    fn look<'a>(&'a self, arms: Option<u64>, floors: Option<u64>, last: bool) -> Look<'a> {
+    fn look(&self, arms: Option<u64>, floors: Option<u64>, last: bool) -> Look<'_> {
         Look { policy: &self.policy, looks: self.looks, arms, floors, last, seen: &self.seen }
     }
 
@@ -106,13 +106,13 @@ impl Gate {
         };
         let arms = due(self.looks.arms, since, last);
         // The round ends with the arms' sample: what was asked of both is fewer, and would not be looked at any more.
-        let last = last || arms.is_some_and(|sample| sample >= self.policy.sample);
-        let floors = due(self.looks.floors, both, last);
+        let closes = last || arms.is_some_and(|sample| sample >= self.policy.sample);
+        let floors = due(self.looks.floors, both, closes);
         let judged = self.seen.judged.is_some() && !self.judged;
         if arms.is_none() && floors.is_none() && !judged {
             return None;
         }
-        let findings = self.look(arms, floors, last).findings();
+        let findings = self.look(arms, floors, closes).findings();
         self.judged |= judged;
         self.taken += 1;
         self.looks.arms = arms.map_or(self.looks.arms, |sample| self.looks.arms.looked(sample));
@@ -126,7 +126,8 @@ impl Gate {
         let verdict = if worst == Verdict::Pass && !passes { Verdict::Wait } else { worst };
         self.last =
             Judgement { verdict, sample, since, look: self.taken, findings, skipped: self.skipped.clone() };
-        if self.looks.arms.at >= self.policy.sample {
+        // What the last look has spent is not spent again, should queries go on.
+        if closes {
             self.next_round(since);
         }
         Some(self.last.clone())

@@ -10,7 +10,7 @@ use super::{
     event::Verdict,
     load::{self, Ready},
     seen::{Hold, Report},
-    state::{Baseline, Ended, Failed, Outcome, Phase, REMEMBERED, Request, Rollout, Stop, key},
+    state::{Baseline, Ended, Failed, Outcome, Phase, REMEMBERED, Request, Rollout, SHORT, Stop, cut, key},
     step::Turn,
 };
 use crate::gates::policy::FEWEST;
@@ -247,7 +247,8 @@ impl Turn {
         reason: String,
     ) {
         let Request { id, to, back, .. } = *request;
-        self.audit(id, format!("{to}: {}: {reason}", outcome.as_str()));
+        // The whole reason stands where it turned back.
+        self.audit(id, format!("{to}: {}: {}", outcome.as_str(), cut(&reason, SHORT)));
         self.state.ended.push(Ended { id, from, to, outcome, reason, back });
         let surplus = self.state.ended.len().saturating_sub(REMEMBERED);
         self.state.ended.drain(..surplus);

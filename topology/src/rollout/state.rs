@@ -302,7 +302,7 @@ impl Rollout {
 }
 
 /// Longest reason in a label, characters; the whole is in the audit log.
-const SHORT: usize = 240;
+pub(super) const SHORT: usize = 240;
 
 /// A text of at most `most` characters.
 pub(super) fn cut(text: &str, most: usize) -> String {
