@@ -6,5 +6,6 @@ mod hedged;
 mod measuring;
 mod overload;
 mod queues;
+mod rollout;
 mod safety;
 mod seeds;
