@@ -6,7 +6,7 @@ three versions of generated documents take turns, each rolled out at once to all
 
 First what the tree can do (closed loop), then open loop at 60 % of it. Stretches of SECONDS with no swap, and stretches in which one
 swap follows the other without a pause, take turns; a query of the second kind is always in the window of some swap. Three arms,
-each with a third of the swaps: warming held to 10 % of a core, warming as fast as it goes, and held to 10 % with the files of the
+with 30, 50 and 20 % of the swaps: warming held to 10 % of a core, warming as fast as it goes, and held to 10 % with the files of the
 next version dropped from the page cache before each swap. Prints p50, p99 and p99.9 of both kinds, the ratio of the p99s, how many
 queries failed or were partial, and of the leaves: memory that is no file's, handles and mapped files that were deleted, at the first
 and at the last swap, and the most resident memory while two versions are held, over the sum of what each takes alone.
@@ -15,13 +15,14 @@ import json, os, random, statistics, subprocess, sys, tempfile, threading, time,
 
 import live
 
-SWAPS, DOCUMENTS, SECONDS = (int(value) for value in (sys.argv[1:] + ["100", "40000", "12"][len(sys.argv) - 1:]))
+SWAPS, DOCUMENTS, SECONDS = (int(value) for value in (sys.argv[1:] + ["100", "20000", "12"][len(sys.argv) - 1:]))
 LEAVES = ["leaf-0", "leaf-1"]
 NODES = ["topology-0", "root-0", *LEAVES]
 PLACES = [("web", f"main/{n}", LEAVES) for n in range(2)]
-SETTINGS = '[leaf]\nthreads = 1\nretain = "1s"\nlease_grace = "500ms"\nwarm_limit = "20s"\n'
-PLAN = 'retain = "500ms"\ngrace = "500ms"\nsteps = [{ percent = 100, bake = "0ms", sample = 0 }]\n'
-ARMS = (("warming 10 %", 10, False), ("as fast as it goes", 100, False), ("10 %, cold files", 10, True))
+SETTINGS = '[leaf]\nthreads = 1\nretain = "300ms"\nlease_grace = "100ms"\nwarm_limit = "20s"\n'
+PLAN = 'retain = "300ms"\ngrace = "300ms"\nsteps = [{ percent = 100, bake = "0ms", sample = 0 }]\n'
+# Name, percent of a core, files dropped before, share of the swaps.
+ARMS = (("warming 10 %", 10, False, 0.3), ("as fast as it goes", 100, False, 0.5), ("10 %, cold files", 10, True, 0.2))
 
 
 def documents():
@@ -87,7 +88,14 @@ class Swapper:
                         "--plan", f"{folder}/plan.toml"], check=True, stdout=subprocess.DEVNULL)
         while (now := self.status()).get("rollout") or now.get("live") != version:
             time.sleep(0.1)
+        # Until nothing of the old one is held, so that there are never more than two.
+        while any(self.views(leaf) > len(PLACES) for leaf in LEAVES):
+            time.sleep(0.1)
         self.version, self.done = version, self.done + 1
+
+    def views(self, leaf):
+        with urllib.request.urlopen(f"http://{self.tree.web[leaf]}/status", timeout=5) as page:
+            return json.load(page)["views"]
 
     def swap(self, cold):
         self.to(self.version % 3 + 1, cold)
@@ -95,7 +103,7 @@ class Swapper:
 
 def stretch(tree, rate, work=None):
     """One stretch of load; `work` is done again and again while it runs."""
-    load = tree.start_load(SECONDS, ["--qps", f"{rate:.0f}"], timeout="2s")
+    load = tree.start_load(SECONDS, ["--qps", f"{rate:.0f}"], timeout="500ms")
     if work:
         end = time.monotonic() + SECONDS - 0.5
         while time.monotonic() < end:
@@ -125,17 +133,18 @@ def arm(folder, name, percent, cold, swaps):
         swapper.to(1)
         for node in NODES:
             tree.wait(node)
-        alone = max(vitals(tree, leaf)[1] for leaf in LEAVES)
         tree.load(5, ["--closed", "8"], timeout="2s")
         can = tree.load(8, ["--closed", "8"], timeout="2s")
         rate = 0.6 * can["queries"] / 8
         tree.load(5, ["--qps", f"{rate:.0f}"], timeout="2s")
         for _ in range(3):
             swapper.swap(cold)
+        tree.load(5, ["--qps", f"{rate:.0f}"], timeout="500ms")
+        alone = max(vitals(tree, leaf)[1] for leaf in LEAVES)
         early, swapper.done = [vitals(tree, leaf) for leaf in LEAVES], 0
         watch = Watch(tree)
         watch.start()
-        rounds, failed, partial, queries = [], 0, 0, 0
+        rounds, failed, partial, queries, why, own = [], 0, 0, 0, {}, []
         while swapper.done < swaps:
             pair = {}
             for kind in ("steady", "swapping") if len(rounds) % 2 == 0 else ("swapping", "steady"):
@@ -143,20 +152,23 @@ def arm(folder, name, percent, cold, swaps):
                 report = pair[kind]
                 queries, partial = queries + report["queries"], partial + report["partial"]
                 failed += report["queries"] - report["answers"].get("200", 0)
+                for cause, count in report["failures"].items():
+                    why[cause] = why.get(cause, 0) + count
             rounds.append(pair)
+            own.append(max(vitals(tree, leaf)[0] for leaf in LEAVES))
         watch.over = True
         time.sleep(3)
         late = [vitals(tree, leaf) for leaf in LEAVES]
         of = lambda kind, what: statistics.median(pair[kind]["latency_ms"][what] for pair in rounds)
         ratios = [pair["swapping"]["latency_ms"]["p99"] / pair["steady"]["latency_ms"]["p99"] for pair in rounds]
-        print(f"{name}: {swapper.done} swaps at {rate:.0f} queries/s; {queries} queries, {failed} failed, {partial} partial")
+        print(f"{name}: {swapper.done} swaps at {rate:.0f} queries/s; {queries} queries, {failed} failed, {partial} partial", why or "")
         for kind in ("steady", "swapping"):
             print(f"  {kind:9} p50 {of(kind, 'p50'):6.2f}  p99 {of(kind, 'p99'):6.2f}  p99.9 {of(kind, 'p99.9'):6.2f} ms")
         print(f"  p99 swapping / steady: median {statistics.median(ratios):.3f} of {[round(ratio, 2) for ratio in ratios]}")
         for leaf, first, last in zip(LEAVES, early, late):
             print(f"  {leaf}: anonymous {first[0]:.1f} -> {last[0]:.1f} MiB, handles {first[2]} -> {last[2]}, deleted files mapped {last[3]}")
         print(f"  most resident with two versions {watch.most[1]:.0f} MiB, over twice one alone ({alone:.0f} MiB): "
-              f"{watch.most[1] / (2 * alone):.2f}; most anonymous {watch.most[0]:.1f} MiB", flush=True)
+              f"{watch.most[1] / (2 * alone):.2f}; most anonymous {watch.most[0]:.1f}, by round {[round(mib, 1) for mib in own]} MiB", flush=True)
     finally:
         tree.stop()
 
@@ -164,7 +176,7 @@ def arm(folder, name, percent, cold, swaps):
 with tempfile.TemporaryDirectory() as folder:
     print(f"{os.cpu_count()} cores for the tree and its load", flush=True)
     prepare(folder)
-    for number, (name, percent, cold) in enumerate(ARMS):
+    for name, percent, cold, share in ARMS:
         for left in ("topology.redb", "state"):
             subprocess.run(["rm", "-rf", f"{folder}/{left}"], check=True)
-        arm(folder, name, percent, cold, -(-SWAPS // len(ARMS)))
+        arm(folder, name, percent, cold, round(SWAPS * share))

@@ -6,8 +6,8 @@ use std::{io, thread};
 
 use tokio::sync::oneshot;
 
-/// Priority of a thread that gives way ("nice"): about a tenth of a core where all cores are wanted by others.
-const NICE: libc::c_int = 10;
+/// How far a thread that gives way stands behind the others ("nice"): about a tenth of a core where all cores are wanted.
+const BEHIND: libc::c_int = 10;
 
 /// Whether a thread gives way to searches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,10 +47,11 @@ pub fn start(name: &str, priority: Priority, work: impl FnOnce() + Send + 'stati
 
 /// From now on this thread gives way.
 fn give_way() {
-    // SAFETY: a plain call; on Linux 0 names the calling thread. It can only fail by lacking a privilege, which a lower
-    // priority does not need.
+    // SAFETY: plain calls; on Linux 0 names the calling thread. They can only fail by lacking a privilege, which a lower
+    // priority does not need. What is beyond the lowest is the lowest.
     unsafe {
-        libc::setpriority(libc::PRIO_PROCESS, 0, NICE);
+        let now = libc::getpriority(libc::PRIO_PROCESS, 0);
+        libc::setpriority(libc::PRIO_PROCESS, 0, now + BEHIND);
     }
 }
 
@@ -66,7 +67,7 @@ mod tests {
     #[tokio::test]
     async fn only_the_thread_that_gives_way_has_a_lower_priority() {
         let mine = nice();
-        assert_eq!(run("low", Priority::Low, nice).await.unwrap(), NICE.max(mine));
+        assert_eq!(run("low", Priority::Low, nice).await.unwrap(), (mine + BEHIND).min(19));
         assert_eq!(run("equal", Priority::Equal, nice).await.unwrap(), mine);
         assert_eq!(nice(), mine);
         let broken = run("broken", Priority::Equal, || panic!("on purpose")).await;

@@ -285,6 +285,30 @@ impl Lifecycle {
         snapshot.all().filter(same).max_by_key(|serving| serving.view.version).cloned()
     }
 
+    fn serve(&self, place: &Place, serving: Serving) {
+        let exchange = self.before(place).is_some();
+        let point = |name| {
+            if exchange {
+                self.config.fault.point(name);
+            }
+        };
+        point("swap.before");
+        tracing::info!(corpus = &*place.corpus, shard = %place.shard, version = %serving.view.version, "shard serves");
+        self.shards.publish_at(place, serving, self.config.retain.0);
+        point("swap.after");
+    }
+
+    /// `given_up`: nobody but an operator can help; the topology service is told so.
+    fn fail(&self, place: &Place, state: State, error: &Error, due: Option<Instant>, given_up: bool) {
+        self.shards.board.update(place, |line| {
+            line.given_up = given_up.then(|| error.everywhere());
+            line.state = state;
+            line.takes = Amounts::default();
+            line.last_error = error.to_string();
+            line.due = due;
+        });
+    }
+
     async fn settle(&self, place: Place, mut end: End) {
         let (corpus, shard) = (&*place.corpus, &place.shard);
         if !self.shards.board.wanted(&place) {
@@ -297,30 +321,12 @@ impl Lifecycle {
             // Wanted again meanwhile.
             end = End::GivenUp;
         }
-        let exchange = self.before(&place).is_some();
         let fail = |state, error: &Error, due: Option<Instant>| {
-            self.shards.board.update(&place, |line| {
-                let for_now = due.is_some() && !error.needs_somebody();
-                line.given_up = (!for_now).then(|| error.everywhere());
-                line.state = state;
-                line.takes = Amounts::default();
-                line.last_error = error.to_string();
-                line.due = due;
-            });
+            self.fail(&place, state, error, due, due.is_none() || error.needs_somebody());
         };
         let again = Some(Instant::now() + AGAIN);
         match end {
-            End::Ready(serving) => {
-                let point = |name| {
-                    if exchange {
-                        self.config.fault.point(name)
-                    }
-                };
-                point("swap.before");
-                tracing::info!(corpus, %shard, version = %serving.view.version, "shard serves");
-                self.shards.publish_at(&place, *serving, self.config.retain.0);
-                point("swap.after");
-            }
+            End::Ready(serving) => self.serve(&place, *serving),
             // Wanted again since, or the leaf leaves.
             End::GivenUp => self.shards.board.update(&place, |line| line.state = State::Wanted),
             End::Later(error) => {
@@ -329,24 +335,15 @@ impl Lifecycle {
             }
             End::Wait(error) => {
                 tracing::warn!(corpus, %shard, %error, "waiting until what is wanted no more has gone");
-                fail(State::Failed, &error, Some(Instant::now() + SOON));
-                self.shards.board.update(&place, |line| line.given_up = None);
+                self.fail(&place, State::Failed, &error, Some(Instant::now() + SOON), false);
             }
             End::Never(error) => {
                 tracing::error!(corpus, %shard, %error, "shard can't be opened");
                 fail(State::Failed, &error, None);
             }
             End::Damaged(error) if self.store.local().is_none() => {
-                self.forget(&place).await;
-                // Its manifest is read again too: it may have been replaced.
-                self.releases.lock().remove(&(place.corpus.clone(), place.version));
-                let due = self.shards.board.came_damaged(&place).map(|pause| Instant::now() + pause);
-                let then = if due.is_some() {
-                    "fetching it again"
-                } else {
-                    "given up, and tried again when it is wanted anew"
-                };
-                tracing::error!(corpus, %shard, %error, then, "shard damaged");
+                let due = self.came_damaged(&place).await;
+                tracing::error!(corpus, %shard, %error, again = due.is_some(), "shard came damaged");
                 fail(State::Failed, &error, due);
             }
             End::Damaged(error) => {
