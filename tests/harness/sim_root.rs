@@ -6,7 +6,7 @@ use std::{cell::RefCell, collections::BTreeMap, fs, path::Path, rc::Rc, sync::Ar
 
 use canopy_common::{
     drain::Drain,
-    ids::{ShardId, Version},
+    ids::{NodeId, ShardId, Version},
     rpc::RpcConfig,
 };
 use canopy_format::{
@@ -18,7 +18,7 @@ use canopy_format::{
     store::{Corpus, Ordering, VersionStore},
 };
 use canopy_root::{RootConfig, RootServe};
-use canopy_topology::routing::RoutingSnapshot;
+use canopy_topology::routing::{ALL_QUERIES, CorpusRouting, Pin, RoutingSnapshot, Trial, VersionRouting};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     sync::watch,
@@ -42,6 +42,9 @@ pub struct Front {
     pub shape: Shape,
     /// What it serves.
     pub corpus: Arc<ModelCorpus>,
+    /// A version on trial, which the last leaf holds alone: its pins, of all queries. The others hold the corpus, two of them each
+    /// shard.
+    pub on_trial: Option<u32>,
     /// How each leaf behaves.
     pub scripts: Vec<Script>,
     /// Queries sent.
@@ -131,6 +134,25 @@ fn publish(corpus: &ModelCorpus, dir: &Path) -> VersionStore {
     store
 }
 
+/// The version of the corpus on all leaves but the last, and the next one on that.
+fn two_versions(front: &Front, share: u32) -> CorpusRouting {
+    let (last, version) = (front.shape.leaves - 1, front.corpus.version);
+    let leaf = |number: usize| NodeId::from(format!("leaf-{number}").as_str());
+    let shards = || front.corpus.shards.iter().map(|shard| shard.name.parse::<ShardId>().expect("a shard"));
+    let pair = |at: usize| [leaf(at % last), leaf((at + 1) % last)].into();
+    let old = shards().enumerate().map(|(at, shard)| (shard, pair(at))).collect();
+    let new = shards().map(|shard| (shard, [leaf(last)].into())).collect();
+    let held = |held| VersionRouting { held, ..VersionRouting::default() };
+    let (old, new) = ((Version(version), held(old)), (Version(version + 1), held(new)));
+    let (version, control) = (new.0, old.0);
+    CorpusRouting {
+        pins: vec![Pin { version, share }, Pin { version: control, share: ALL_QUERIES - share }],
+        trial: Some(Trial { version, control, shadow: 0, compared: 0, gate: 1 }),
+        versions: [old, new].into(),
+        ..CorpusRouting::default()
+    }
+}
+
 type Book = Rc<RefCell<(Vec<Page>, Vec<String>)>>;
 
 /// Runs it.
@@ -146,12 +168,19 @@ pub fn simulate(front: &Front) -> Seen {
         .tcp_capacity(1 << 16)
         .build();
     let routing = RoutingSnapshot::from_static(&topology(&front.corpus, &front.shape));
-    let routing = Arc::new(routing.expect("a sound topology"));
+    let mut routing = routing.expect("a sound topology");
+    let next = Arc::new(ModelCorpus { version: front.corpus.version + 1, ..(*front.corpus).clone() });
+    if let Some(share) = front.on_trial {
+        publish(&next, dir.path());
+        routing.corpora = [("web".to_owned(), two_versions(front, share))].into();
+    }
+    let routing = Arc::new(routing);
     let mut switches = Switches::new();
     let mut leaves = Vec::new();
     for number in 0..front.shape.leaves {
         let name = format!("leaf-{number}");
-        let leaf = Arc::new(ModelLeaf::new(&name, front.corpus.clone()));
+        let tries = front.on_trial.is_some() && number + 1 == front.shape.leaves;
+        let leaf = Arc::new(ModelLeaf::new(&name, if tries { next.clone() } else { front.corpus.clone() }));
         leaf.script(|script| *script = front.scripts[number % front.scripts.len()]);
         leaves.push(leaf.clone());
         let on = switches.entry(name.clone()).or_insert_with(|| watch::channel(true).0).subscribe();

@@ -29,6 +29,7 @@ fn front(seed: u64, scripts: Vec<Script>) -> Front {
         seed,
         shape: Shape { replicas: 1, seed, ..Shape::default() },
         corpus: Arc::new(ModelCorpus::even(seed, 12, 20)),
+        on_trial: None,
         scripts,
         queries: 60,
         every: ms(20),
@@ -119,6 +120,32 @@ fn when_all_are_frozen_it_is_a_504_with_coverage_zero_in_time() {
             assert_eq!(count(page, "documents", "searched"), 0);
             adds_up(page);
         }
+    }
+}
+
+#[test]
+fn a_version_that_loses_its_only_leaf_is_answered_whole_by_the_other() {
+    for seed in seeds(2) {
+        let slow = Script { shard: ms(2), ..Script::default() };
+        let mut front = front(seed, vec![slow]);
+        front.on_trial = Some(9_999);
+        (front.queries, front.every) = (150, ms(7));
+        front.happenings.push((ms(1500), Happening::Kill("leaf-3".to_owned())));
+        let seen = simulate(&front);
+        assert_eq!(seen.pages.len(), 150);
+        let mut answered = std::collections::BTreeMap::new();
+        for page in &seen.pages {
+            assert_eq!(page.status, 200, "SIM_SEED={seed}: {}", page.body);
+            assert_eq!(page.body["coverage"]["complete"], true, "SIM_SEED={seed}: {}", page.body);
+            assert_eq!(count(page, "documents", "searched"), 240);
+            assert_eq!(count(page, "fetch", "filled"), 10, "SIM_SEED={seed}: {}", page.body);
+            assert_eq!(page.body["degraded"], serde_json::json!([]));
+            let version = &page.body["version"];
+            assert_eq!((&version["min"], &version["max"]), (&version["wanted"], &version["wanted"]));
+            *answered.entry(version["wanted"].to_string()).or_insert(0) += 1;
+            adds_up(page);
+        }
+        assert!(answered["8"] > 30 && answered["7"] > 60, "SIM_SEED={seed}: {answered:?}");
     }
 }
 
