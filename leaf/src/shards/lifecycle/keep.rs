@@ -139,6 +139,13 @@ impl Lifecycle {
         }
     }
 
+    /// What was fetched for a shard is damaged: it is deleted, and its manifest read again. When it is fetched again, if ever.
+    pub(super) async fn came_damaged(&self, place: &Place) -> Option<Instant> {
+        self.forget(place).await;
+        self.releases.lock().remove(&(place.corpus.clone(), place.version));
+        self.shards.board.came_damaged(place).map(|pause| Instant::now() + pause)
+    }
+
     /// Deletes what lies in the cache and has no line.
     async fn sweep(&self) {
         let lines = self
