@@ -9,6 +9,8 @@
 //! The number is kept, so that a version has one name everywhere; `renumber` takes the target's next one, which changes the manifest
 //! and so needs a key to sign it again. Units: bytes.
 
+mod judge;
+
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering},
@@ -19,7 +21,7 @@ use canopy_format::{
     error::Error as FormatError,
     manifest::{FileEntry, MAX_WARMUP, Manifest},
     signature::{Signature, SigningKey},
-    store::{Corpus, Table, VersionStore},
+    store::{Table, VersionStore},
 };
 use futures::{StreamExt, TryStreamExt, stream};
 use serde::Serialize;
@@ -107,15 +109,15 @@ struct Plan {
 /// Copies a version. Dropping the future stops it; it goes on when it is begun again.
 pub async fn run(request: &PublishRequest) -> Result<PublishReport> {
     let table = source(request).await?;
-    prepare_corpus(request, &table.manifest).await?;
-    let parent = judge_size(request, &table.manifest).await?;
+    judge::corpus(request, &table.manifest).await?;
+    let parent = judge::size(request, &table.manifest).await?;
     // What was renumbered differs in its manifest; the claim is by what it came from.
     let whom = format!("copy of {}", blake3::hash(&table.bytes).to_hex());
     let kept = (!request.renumber).then_some(table.manifest.version);
     if let Some(report) = already_there(request, &table, kept).await? {
         return Ok(report);
     }
-    may_be_signed(request, &table)?;
+    judge::signature(request, &table)?;
     let (version, _hold) = claim(request, kept, &whom).await?;
     let plan = plan(request, table, version, parent, whom)?;
     let sent = copy(request, &plan).await?;
@@ -154,61 +156,6 @@ async fn source(request: &PublishRequest) -> Result<Table> {
     Ok(table)
 }
 
-/// The target's corpus, which must be the same one.
-async fn prepare_corpus(request: &PublishRequest, manifest: &Manifest) -> Result<()> {
-    let ours = request.from.corpus(&request.corpus).await?;
-    let theirs = match request.to.corpus(&request.corpus).await {
-        Ok(theirs) => theirs,
-        Err(FormatError::NoCorpus(_)) => {
-            let corpus = Corpus { schema: manifest.schema.clone(), ..ours };
-            return Ok(request.to.create_corpus(&corpus).await?);
-        }
-        Err(error) => return Err(error.into()),
-    };
-    if (ours.partitions, ours.ordering) != (theirs.partitions, theirs.ordering) {
-        let reason = format!(
-            "the target's {} has {} log partitions and orders by {:?}, the version's {} and {:?}; these never change",
-            request.corpus, theirs.partitions, theirs.ordering, ours.partitions, ours.ordering
-        );
-        return Err(Error::Invalid { field: "corpus", reason });
-    }
-    if theirs.schema.id() != manifest.schema.id() && !request.force {
-        let reason = format!(
-            "{} has schema {}, the target's {} has {}; `canopy corpus set-schema` changes the target's, --force publishes it all \
-             the same",
-            manifest.version,
-            manifest.schema.id(),
-            request.corpus,
-            theirs.schema.id()
-        );
-        return Err(Error::Invalid { field: "schema", reason });
-    }
-    Ok(())
-}
-
-/// The target's newest version that can be read, compared with the one that comes.
-async fn judge_size(request: &PublishRequest, manifest: &Manifest) -> Result<Option<Version>> {
-    let before = match request.to.to_build_on(&request.corpus).await {
-        Ok(found) => Some(found.manifest),
-        Err(FormatError::NoVersionYet(_)) => None,
-        Err(error) if error.of_the_version() => None,
-        Err(error) => return Err(error.into()),
-    };
-    let (documents, version) = (manifest.documents(), manifest.version);
-    let refused = documents == 0 && !request.force;
-    if refused {
-        let reason = format!("{version} holds no document; --force publishes it all the same");
-        return Err(Error::Invalid { field: "version", reason });
-    }
-    let other = before.as_ref().filter(|before| before.version != version || request.renumber);
-    if let Some(other) =
-        other.filter(|other| documents.saturating_mul(2) < other.documents() && !request.force)
-    {
-        return Err(Error::Shrunken { documents, before: other.documents(), parent: other.version });
-    }
-    Ok(before.map(|before| before.version))
-}
-
 /// The same version under its number: then there is nothing to do.
 async fn already_there(
     request: &PublishRequest,
@@ -231,33 +178,6 @@ async fn already_there(
     let (signature, json) = (found.signature, found.bytes.to_vec());
     let plan = Plan { source: version, manifest: found.manifest, json, signature, whom: String::new() };
     Ok(Some(report(&plan, 0, true)))
-}
-
-/// Whether it can go with a signature that the target's readers take.
-fn may_be_signed(request: &PublishRequest, table: &Table) -> Result<()> {
-    let changes = request.renumber || request.warmup.is_some();
-    let refused = |reason: String| Err(Error::Invalid { field: "sign-key", reason });
-    if let Some(key) = &request.sign {
-        // What counts is whether the key is one of the target's.
-        let signed = key.sign(&table.bytes);
-        return match request.to.trusted().check(&table.bytes, Some(&signed)) {
-            Err(reason) if !request.to.trusted().everybody() => refused(format!("with this key {reason}")),
-            _ => Ok(()),
-        };
-    }
-    if table.signature.is_some() && changes {
-        return refused(
-            "the manifest changes, so that its signature does not hold any more; give a key".to_owned(),
-        );
-    }
-    if request.to.trusted().everybody() {
-        return Ok(());
-    }
-    match request.to.trusted().check(&table.bytes, table.signature.as_ref()) {
-        Ok(_) if !changes => Ok(()),
-        Ok(_) => refused("the manifest changes and would be without a signature; give a key".to_owned()),
-        Err(reason) => refused(format!("{}: {reason}", table.manifest.version)),
-    }
 }
 
 /// Its number in the target, and the hold on it in a local store.

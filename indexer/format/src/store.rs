@@ -14,6 +14,7 @@ mod config;
 mod connect;
 mod copy;
 mod files;
+mod publish;
 mod remove;
 mod serve;
 mod table;

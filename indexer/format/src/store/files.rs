@@ -9,7 +9,7 @@ use std::{
 
 use canopy_common::ids::Version;
 use futures::{StreamExt, TryStreamExt, stream};
-use object_store::{ObjectStoreExt, PutPayload, WriteMultipart, path::Path};
+use object_store::{ObjectStoreExt, WriteMultipart, path::Path};
 use serde::Serialize;
 use tokio::io::AsyncWriteExt;
 
@@ -18,7 +18,6 @@ use crate::{
     checksum::{BLOCK, Checksum, Hashing},
     error::{Error, Result},
     manifest::{FileEntry, Manifest, valid_path},
-    signature::Signature,
 };
 
 /// Bytes that `verify` reads at a time, and of one part of an upload.
@@ -114,46 +113,6 @@ impl VersionStore {
             return Err(Error::Damaged { file: file.path.clone(), reason });
         }
         Ok(bytes)
-    }
-
-    /// Makes a version visible that nobody signs; see [`VersionStore::publish_signed`].
-    pub async fn publish(&self, manifest: &Manifest) -> Result<()> {
-        self.publish_signed(&manifest.to_json(), None).await
-    }
-
-    /// Makes the version visible: writes the bytes of its manifest, create-only, after their signature. The version must have been
-    /// claimed, and all of its files must be in place with the lengths that the manifest says.
-    pub async fn publish_signed(&self, json: &[u8], signature: Option<&Signature>) -> Result<()> {
-        let manifest = Manifest::from_json(json, MANIFEST)?;
-        let (corpus, version) = (manifest.corpus.as_str(), manifest.version);
-        let path = object(corpus, version, MANIFEST);
-        if self.size(&path).await?.is_some() {
-            return Err(Error::Exists(format!("{corpus} {version}")));
-        }
-        if self.size(&object(corpus, version, "claim")).await?.is_none() {
-            let reason = format!("{version} was never claimed; a build claims its number first");
-            return Err(Error::Invalid { field: "version", reason });
-        }
-        for file in manifest.files() {
-            let reason = match self.size(&object(corpus, version, &file.path)).await? {
-                Some(bytes) if bytes == file.bytes => continue,
-                Some(bytes) => format!("it has {bytes} bytes, the manifest says {}", file.bytes),
-                None => "it is missing".into(),
-            };
-            return Err(Error::Damaged { file: file.path.clone(), reason });
-        }
-        let beside = object(corpus, version, SIGNATURE);
-        match signature {
-            Some(signature) => drop(self.objects.put(&beside, signature.to_json().into()).await?),
-            None => self.delete(&beside).await?,
-        }
-        let created =
-            self.create(&path, PutPayload::from(json.to_vec()), &format!("{corpus} {version}")).await;
-        match created {
-            // A try whose answer was lost has written it.
-            Err(Error::Exists(_)) if self.read(&path).await?.is_some_and(|found| found == json) => Ok(()),
-            other => other,
-        }
     }
 
     /// Re-reads every file of a version and compares length and BLAKE3; the damaged ones, those that can't be read among
