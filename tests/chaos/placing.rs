@@ -142,7 +142,8 @@ fn another_tree_another_token_and_a_second_process_are_refused() {
         assert!(!output.status.success() && said.contains("token"), "{said}");
         let other = directory.join("other-token");
         std::fs::write(&other, "a-token-of-another-tree\n").expect("written");
-        let wrong = [&without[..], &["--token-file", &*other.to_string_lossy()]].concat();
+        let other = other.to_string_lossy();
+        let wrong = [&without[..], &["--token-file", &*other]].concat();
         let output = canopy_tests::process::run(&wrong).await;
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success() && said.contains("not the service's"), "{said}");

@@ -51,7 +51,7 @@ impl Desk {
     async fn tell(&self, by: &str, command: Command) -> Result<CommandReply, String> {
         let request =
             CommandRequest { by: by.to_owned(), command: Some(command), ..CommandRequest::default() };
-        self.0.command(request).await.map_err(|status| status.message().to_owned())
+        self.0.command(request, None).await.map_err(|status| status.message().to_owned())
     }
 
     async fn start(&self, by: &str, to: Version) -> Result<CommandReply, String> {
