@@ -15,6 +15,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     fs::write(out.join("descriptors.bin"), prost::Message::encode_to_vec(&descriptors))?;
     tonic_prost_build::configure()
         .bytes(".canopy.topology.v1.RoutingUpdate.document")
+        .btree_map(".canopy.topology.v1.JudgedQuery.gains")
         .bytes(".canopy.search.v1.SearchRequest.query_id")
         .compile_fds(descriptors)?;
     Ok(())

@@ -161,10 +161,7 @@ impl Link {
         for (_, service) in &self.0.services {
             match service.judged(JudgedRequest { corpus: corpus.to_owned(), gate }).await {
                 Ok(reply) => {
-                    let read = |query: wire::JudgedQuery| JudgedQuery {
-                        q: query.q,
-                        gains: query.gains.into_iter().collect(),
-                    };
+                    let read = |query: wire::JudgedQuery| JudgedQuery { q: query.q, gains: query.gains };
                     return Ok(reply.queries.into_iter().map(read).collect());
                 }
                 Err(status) => last = status,

@@ -150,7 +150,7 @@ impl<R: BufRead> Reader<R> {
             };
             if !whole {
                 self.passed_over += 1;
-                self.to_next_line()?;
+                self.advance_line()?;
                 continue;
             }
             let line = line.trim_ascii();
@@ -162,7 +162,7 @@ impl<R: BufRead> Reader<R> {
     }
 
     /// Leaves the rest of a line out without holding it.
-    fn to_next_line(&mut self) -> Result<()> {
+    fn advance_line(&mut self) -> Result<()> {
         let mut rest = Vec::new();
         loop {
             rest.clear();

@@ -8,7 +8,7 @@
 use std::fs;
 
 use canopy_common::config::Secret;
-use tonic::metadata::MetadataMap;
+use tonic::metadata::{MetadataMap, MetadataValue};
 
 use crate::{
     config::TopologyConfig,
@@ -62,7 +62,7 @@ impl Guard {
     pub fn command(&self, cluster: &str, metadata: &MetadataMap) -> Result<()> {
         self.asker(cluster)?;
         let Some(token) = &self.token else { return Ok(()) };
-        let given = metadata.get("authorization").map(|value| value.as_bytes());
+        let given = metadata.get("authorization").map(MetadataValue::as_bytes);
         let given = given.and_then(|value| value.strip_prefix(b"Bearer "));
         match given {
             Some(given) if same_bytes(given, token.reveal().as_bytes()) => Ok(()),

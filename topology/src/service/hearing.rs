@@ -34,7 +34,7 @@ pub fn queue() -> (Door, mpsc::Receiver<Waiting>) {
 pub async fn hear(service: &Service, word: Word) -> Result<u64, Failure> {
     let word = match service.renew(word) {
         Ok(renewed) => return renewed.map_err(Failure::from),
-        Err(word) => word,
+        Err(word) => *word,
     };
     let (tell, told) = oneshot::channel();
     let leaves = || Failure::new(ErrorClass::Unavailable, "the topology service leaves");

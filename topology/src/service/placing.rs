@@ -8,7 +8,10 @@
 //! Rule: a placement in the service's configuration beats a computed one; a corpus that has one is not placed here. Nothing is
 //! moved unless somebody asks for it: a leaf that joins stays empty until the next `canopy topology place`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use canopy_common::ids::{NodeId, ShardId, valid_name};
 use serde::{Deserialize, Serialize};
@@ -93,7 +96,9 @@ impl Control {
         let placing = Placing { replicas, target, by: asked.by.clone() };
         self.desired.placings.insert(asked.corpus.clone(), placing);
         self.desired.corpora.entry(asked.corpus.clone()).or_default();
-        done.iter().for_each(|line| self.note_audit(line.clone()));
+        for line in &done {
+            self.note_audit(line.clone());
+        }
         self.advance_placings();
         self.refresh();
         Ok((done, document))
@@ -186,20 +191,10 @@ impl Control {
         if !valid_name(&asked.corpus) {
             return Err(Error::invalid("corpus", "it is not a name; use a-z, 0-9, - and _"));
         }
-        let nothing = State::default();
-        let state = self.desired.corpora.get(&asked.corpus).unwrap_or(&nothing);
-        let placing = self.desired.placings.get(&asked.corpus);
-        // Of each group: its shards, and the most replicas that one of them has or shall have.
-        let mut known: BTreeMap<&str, (BTreeSet<u32>, u32)> = BTreeMap::new();
-        let target = placing.map(|placing| &placing.target).filter(|target| !target.is_empty());
-        for (shard, nodes) in target.unwrap_or(&state.seen.placed) {
-            let (numbers, most) = known.entry(&shard.group).or_default();
-            numbers.insert(shard.number);
-            *most = (*most).max(u32::try_from(nodes.len()).unwrap_or(u32::MAX));
-        }
+        let mut known = self.placed_groups(&asked.corpus);
         let new = if asked.group.is_empty() { "main" } else { &asked.group };
         if asked.shards > 0 {
-            let (numbers, _) = known.entry(new).or_default();
+            let (numbers, _) = known.entry(new.to_owned()).or_default();
             if numbers.len() > asked.shards as usize {
                 let message = format!("{new} has {} shards; they are not taken away here", numbers.len());
                 return Err(Error::invalid("shards", message));
@@ -211,40 +206,49 @@ impl Control {
                 format!("{:?} is not placed yet; say how many shards it has, and replicas", asked.corpus);
             return Err(Error::invalid("corpus", message));
         }
-        if !asked.group.is_empty() && !known.contains_key(asked.group.as_str()) {
-            let names: Vec<&str> = known.keys().copied().collect();
-            return Err(Error::invalid(
-                "group",
-                format!("there is none of that name; placed are: {}", names.join(", ")),
-            ));
+        if !asked.group.is_empty() && !known.contains_key(&asked.group) {
+            let names: Vec<String> = known.into_keys().collect();
+            let message = format!("there is none of that name; placed are: {}", names.join(", "));
+            return Err(Error::invalid("group", message));
         }
-        let mut groups = Vec::new();
-        for (name, (numbers, most)) in known {
-            if numbers.iter().next_back().is_some_and(|last| *last as usize + 1 != numbers.len()) {
-                let message = format!(
-                    "{name}: its placed shards have gaps; place 0 to the last with the configuration first"
-                );
-                return Err(Error::invalid("group", message));
-            }
-            let ours = asked.group.is_empty() || asked.group == name;
-            let before = placing.and_then(|placing| placing.replicas.get(name).copied()).unwrap_or(most);
-            let replicas = if ours && asked.replicas > 0 { asked.replicas } else { before };
-            let needs = |number: &u32| {
-                let shard = ShardId::new(name, *number);
-                let size = self.sizes.get(&CorpusShard { corpus: asked.corpus.as_str().into(), shard });
-                let (disk, memory) = size.copied().unwrap_or_default();
-                // What nobody has reported yet counts alike.
-                ShardNeeds { memory: memory.max(1), disk: disk.max(1), replicas: None }
-            };
-            groups.push(Group {
-                corpus: asked.corpus.as_str().into(),
-                name: name.to_owned(),
-                class: None,
-                replicas,
-                shards: numbers.iter().map(needs).collect(),
-            });
+        known.into_iter().map(|(name, (numbers, most))| self.group(asked, name, &numbers, most)).collect()
+    }
+
+    /// Of each group: its shards, and the most replicas that one of them has or shall have.
+    fn placed_groups(&self, corpus: &str) -> BTreeMap<String, (BTreeSet<u32>, u32)> {
+        let placing = self.desired.placings.get(corpus);
+        let target = placing.map(|placing| &placing.target).filter(|target| !target.is_empty());
+        let placed = self.desired.corpora.get(corpus).map(|state| &state.seen.placed);
+        let mut known: BTreeMap<String, (BTreeSet<u32>, u32)> = BTreeMap::new();
+        for (shard, nodes) in target.or(placed).into_iter().flatten() {
+            let (numbers, most) = known.entry(shard.group.to_string()).or_default();
+            numbers.insert(shard.number);
+            *most = (*most).max(u32::try_from(nodes.len()).unwrap_or(u32::MAX));
         }
-        Ok(groups)
+        known
+    }
+
+    fn group(&self, asked: &PlaceAsked, name: String, numbers: &BTreeSet<u32>, most: u32) -> Result<Group> {
+        if numbers.iter().next_back().is_some_and(|last| *last as usize + 1 != numbers.len()) {
+            let message = format!(
+                "{name}: its placed shards have gaps; place 0 to the last with the configuration first"
+            );
+            return Err(Error::invalid("group", message));
+        }
+        let placing = self.desired.placings.get(&asked.corpus);
+        let before = placing.and_then(|placing| placing.replicas.get(&name).copied()).unwrap_or(most);
+        let ours = asked.group.is_empty() || asked.group == name;
+        let replicas = if ours && asked.replicas > 0 { asked.replicas } else { before };
+        let corpus: Arc<str> = asked.corpus.as_str().into();
+        let needs = |number: &u32| {
+            let shard = ShardId::new(&name, *number);
+            let size = self.sizes.get(&CorpusShard { corpus: corpus.clone(), shard });
+            let (disk, memory) = size.copied().unwrap_or_default();
+            // What nobody has reported yet counts alike.
+            ShardNeeds { memory: memory.max(1), disk: disk.max(1), replicas: None }
+        };
+        let shards = numbers.iter().map(needs).collect();
+        Ok(Group { corpus: corpus.clone(), name, class: None, replicas, shards })
     }
 
     /// Leaves that the corpus can be placed on, with what other corpora leave of them.

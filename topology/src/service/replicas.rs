@@ -17,7 +17,7 @@ use super::{control::Control, presence::Presence};
 use crate::rollout::{Hold, Replica, State};
 
 /// How long a replica may lack what it should hold before it is an alarm.
-pub const BEHIND: Duration = Duration::from_secs(120);
+pub const BEHIND: Duration = Duration::from_mins(2);
 /// Alarms that are listed at most.
 const MOST_ALARMS: usize = 100;
 

@@ -116,8 +116,7 @@ impl Topology for Service {
         let JudgedRequest { corpus, gate } = request.into_inner();
         let read = self.change(move |control, _| control.judged_queries(&corpus, gate));
         let queries = read.await.map_err(refuse)?.0.into_iter();
-        let queries =
-            queries.map(|query| JudgedQuery { q: query.q, gains: query.gains.into_iter().collect() });
+        let queries = queries.map(|query| JudgedQuery { q: query.q, gains: query.gains });
         Ok(Response::new(JudgedReply { queries: queries.collect() }))
     }
 

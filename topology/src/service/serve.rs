@@ -192,14 +192,14 @@ impl Service {
     }
 
     /// Takes a report over that changes nothing that is stored; the epoch of the newest snapshot. Else the word again.
-    pub(super) fn renew(&self, word: Word) -> std::result::Result<Result<u64>, Word> {
+    pub(super) fn renew(&self, word: Word) -> std::result::Result<Result<u64>, Box<Word>> {
         if let Err(error) = self.lead.own() {
             return Ok(Err(error));
         }
         // Who changes something has the turn for as long as the store takes, and a copy: never waited for here.
-        let Ok(_turn) = self.store.try_lock() else { return Err(word) };
+        let Ok(_turn) = self.store.try_lock() else { return Err(Box::new(word)) };
         let mut state = self.state.lock();
-        let Some(renewed) = state.control.renew(&word, Instant::now()) else { return Err(word) };
+        let Some(renewed) = state.control.renew(&word, Instant::now()) else { return Err(Box::new(word)) };
         Ok(renewed.map(|()| state.control.snapshot().epoch.0))
     }
 
