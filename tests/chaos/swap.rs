@@ -4,7 +4,6 @@
 use std::time::Duration;
 
 use canopy_tests::{process::Signal, wait::wait_for};
-use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::{
