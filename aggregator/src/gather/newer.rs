@@ -96,7 +96,7 @@ impl Run {
 
     /// A snapshot came: asks what has waited for it by it.
     pub(super) fn plan_by(&mut self, snapshot: Arc<RoutingSnapshot>) {
-        if !self.newer.waiting.as_ref().is_some_and(|waiting| waiting.epoch <= snapshot.epoch) {
+        if self.newer.waiting.as_ref().is_none_or(|waiting| waiting.epoch > snapshot.epoch) {
             return;
         }
         let Some(Waiting { shards, .. }) = self.newer.waiting.take() else { return };

@@ -101,7 +101,7 @@ impl Job {
         let state = |state| shards.board.update(place, |line| line.state = state);
         let point = |name| {
             if self.before.is_some() {
-                self.fault.point(name)
+                self.fault.point(name);
             }
         };
         state(State::Verifying);

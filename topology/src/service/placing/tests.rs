@@ -27,7 +27,7 @@ impl Tree {
         let control = Control::new(super::super::desired::Desired::default(), Epoch(1), now);
         let mut tree = Self { control, now, leaves: BTreeMap::new() };
         (0..leaves).for_each(|number| tree.join(number));
-        tree.place(&PlaceAsked { shards, replicas, ..asked() }).unwrap();
+        tree.place(&PlaceAsked { replicas, shards, ..asked() }).unwrap();
         let start =
             Event::Start { to: Version(1), by: "ann".into(), policy: Policy::default(), supersede: false };
         tree.control.command("web", start).unwrap();

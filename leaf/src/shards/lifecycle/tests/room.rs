@@ -73,7 +73,7 @@ async fn at_a_start_no_more_is_taken_on_than_fits() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_that_hangs_does_not_keep_the_leaf_from_following() {
     let built = Built::new(&pages(10), 1).await;
-    let hangs = ThrottleConfig { wait_get_per_call: Duration::from_secs(3600), ..Default::default() };
+    let hangs = ThrottleConfig { wait_get_per_call: Duration::from_hours(1), ..Default::default() };
     let objects = ThrottledStore::new(Arc::into_inner(in_memory(&built).await).unwrap(), hangs);
     let cache = tempfile::tempdir().unwrap();
     let mut leaf = Following::new(VersionStore::remote(Arc::new(objects)), copying(cache.path()));

@@ -4,7 +4,9 @@ use super::*;
 use crate::gates::judged::Paired;
 
 fn judged_text() -> String {
-    (0..20).map(|at| format!("{{\"q\":\"query {at}\",\"gains\":{{\"k\":1}}}}\n")).collect()
+    let lines: Vec<String> =
+        (0..20).map(|at| format!("{{\"q\":\"query {at}\",\"gains\":{{\"k\":1}}}}\n")).collect();
+    lines.concat()
 }
 
 fn root(node: &str, batch: u64, seen: Vec<Seen>) -> NodeReport {
