@@ -68,14 +68,14 @@ pub struct Client {
 struct Peer {
     node: String,
     address: String,
-    peer: TopologyPeer<ClientChannel>,
+    calls: TopologyPeer<ClientChannel>,
 }
 
 impl Peer {
     fn dial(node: &str, address: &str) -> Result<Self> {
         let channel = rpc::channel(&RpcConfig::default(), &NetIo::tcp(), address)
             .with_context(|| format!("{address} is not an address"))?;
-        Ok(Self { node: node.to_owned(), address: address.to_owned(), peer: TopologyPeer::new(channel) })
+        Ok(Self { node: node.to_owned(), address: address.to_owned(), calls: TopologyPeer::new(channel) })
     }
 }
 
@@ -205,7 +205,7 @@ async fn answered<T>(
     service: &Peer,
     call: &impl Fn(&TopologyPeer<ClientChannel>) -> Call<T>,
 ) -> Result<Result<T, Status>, Failed> {
-    match tokio::time::timeout(PATIENCE, call(&service.peer)).await {
+    match tokio::time::timeout(PATIENCE, call(&service.calls)).await {
         Ok(Err(status)) if told(&status) => Err(Failed::Told(anyhow!("{}", status.message()))),
         Ok(answer) => Ok(answer),
         Err(_) => {

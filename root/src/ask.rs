@@ -57,7 +57,7 @@ impl Root {
 
         trail.gathered = self.gather(&context, pinned, &request, nothing, trail.spent).await?;
         trail.timeline.end("search");
-        if let Some(why) = self.lost(pinned, &trail.gathered) {
+        if let Some(why) = pinned.lost(&trail.gathered) {
             return Ok(Got::Lost(why));
         }
 

@@ -57,6 +57,23 @@ pub struct Repinned {
     pub words: String,
 }
 
+impl Pinned {
+    /// To one version, whatever becomes of it.
+    pub fn to(routing: Arc<RoutingSnapshot>, corpus: Arc<CorpusState>) -> Self {
+        Self { routing, corpus, beside: Version(0), other: None, numbered: 0 }
+    }
+
+    /// Why a search is asked again of another version; `None`: it is not.
+    pub(crate) fn lost(&self, gathered: &Gathered) -> Option<&'static str> {
+        let lost = self.other.is_some() && gathered.decision == Some(Decision::Lost);
+        lost.then(|| match (gathered.steps.is_empty(), unheld(gathered)) {
+            (true, true) => "unheld",
+            (true, false) => "failing",
+            (false, _) => "lost",
+        })
+    }
+}
+
 impl Root {
     /// What a query goes by. Errors: no such corpus, version or page.
     pub(crate) fn pin(&self, asked: &Asked, trail: &mut Trail) -> Result<Pinned> {
@@ -89,10 +106,10 @@ impl Root {
         let routed = routing.corpora.get(name)?;
         let on_trial = routed.trial.filter(|trial| trial.version == version);
         let serves = on_trial.map(|trial| trial.control).or_else(|| routed.main())?;
-        match serves == version {
-            true => (beside > Version(0)).then(|| corpus.clone()),
-            false => self.versions.state(name, serves),
+        if serves == version {
+            return (beside > Version(0)).then(|| corpus.clone());
         }
+        self.versions.state(name, serves)
     }
 
     /// Pins it to what answers instead, by the newest snapshot. `why` is from a closed list.
@@ -109,17 +126,7 @@ impl Root {
         trail.repinned = Some(Repinned { from, why, words });
         trail.spent = trail.gathered.tail;
         trail.timeline.fold("repin");
-        Pinned { routing: self.routing.now(), corpus, beside: Version(0), other: None, numbered: SECOND }
-    }
-
-    /// Why a search is asked again of another version; `None`: it is not.
-    pub(crate) fn lost(&self, pinned: &Pinned, gathered: &Gathered) -> Option<&'static str> {
-        let lost = pinned.other.is_some() && gathered.decision == Some(Decision::Lost);
-        lost.then(|| match (gathered.steps.is_empty(), unheld(gathered)) {
-            (true, true) => "unheld",
-            (true, false) => "failing",
-            (false, _) => "lost",
-        })
+        Pinned { numbered: SECOND, ..Pinned::to(self.routing.now(), corpus) }
     }
 
     /// Whether a page whose hits could not be fetched is asked again of another version: the leaf that found them is gone. Only

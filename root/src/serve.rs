@@ -131,12 +131,12 @@ pub async fn serve(serve: RootServe, deps: Deps, drain: Drain) -> Result<()> {
     };
     let judging = {
         let (root, membership) = (root.clone(), membership.clone());
-        async move {
+        Box::pin(async move {
             match membership {
                 Membership::Linked(link) => judging::run(&root, &link).await,
                 Membership::Static(_) => futures::future::pending().await,
             }
-        }
+        })
     };
     let belonging = membership.run(drain.clone(), || condition(&root));
     let answering = async {
@@ -144,7 +144,7 @@ pub async fn serve(serve: RootServe, deps: Deps, drain: Drain) -> Result<()> {
         root.query_log.close();
         served
     };
-    let serving = async { tokio::join!(answering, root.query_log.run()).0 };
+    let serving = Box::pin(async { tokio::join!(answering, root.query_log.run()).0 });
     let called = tokio::select! {
         biased;
         called = serving => called,

@@ -162,7 +162,7 @@ impl Root {
         let Some(Tried { trial, part, comparable }) = trail.tried else { return };
         let lost = trail.repinned.is_some();
         // A version that can't answer is at fault, also where nothing can be compared.
-        if !counts(result) || !comparable && !(lost && part == Part::Treatment) {
+        if !counts(result) || !(comparable || lost && part == Part::Treatment) {
             return;
         }
         let (corpus, took_ms) = (&asked.request.corpus, trail.timeline.took_ms());

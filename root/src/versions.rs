@@ -136,10 +136,8 @@ impl Versions {
             Choice::Named(version) => open(version).ok_or_else(|| not_resident(*version, corpus)),
             Choice::Cursor(version) => open(version).ok_or_else(|| {
                 let named = |routed: &CorpusRouting| routed.versions.contains_key(version);
-                match routing.corpora.get(name).is_some_and(named) {
-                    true => not_open(name, corpus),
-                    false => Error::CursorExpired(*version),
-                }
+                let kept = routing.corpora.get(name).is_some_and(named);
+                if kept { not_open(name, corpus) } else { Error::CursorExpired(*version) }
             }),
             Choice::Pinned(stable) => {
                 let routed = routing.corpora.get(name);
@@ -212,7 +210,10 @@ impl Versions {
         let hopeless = matches!(
             error,
             Error::Version(
-                Format::NoVersion { .. } | Format::NewerFormat { .. } | Format::OtherAnalysis { .. }
+                Format::NoVersion { .. }
+                    | Format::NewerFormat { .. }
+                    | Format::OtherAnalysis { .. }
+                    | Format::Untrusted { .. }
             )
         );
         self.change(name, |corpus| {

@@ -186,8 +186,7 @@ mod etcd {
             let etcd = reached(&store, user, password);
             let client = runtime.block_on(etcd.client());
             let mut keys = runtime.block_on(async { SharedStore::new(EtcdKeys::new(etcd), 1, "one") });
-            let error =
-                client.err().map_or_else(|| keys.read().map(|_| ()).expect_err("refused"), |error| error);
+            let error = client.err().unwrap_or_else(|| keys.read().map(|_| ()).expect_err("refused"));
             error.to_string()
         };
         let error = refused("canopy", &wrong);

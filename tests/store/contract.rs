@@ -165,7 +165,7 @@ async fn damage_is_found_and_removal_is_whole(at: &StoreConfig, old: &Manifest, 
     let path = format!("{}/{}", VersionStore::version_path("docs", new.version), largest.path);
     store.objects().put(&path.into(), vec![0; largest.bytes as usize].into()).await.expect("damage");
     let damaged = store.verify(new, &|_| ()).await.expect("an answer");
-    assert_eq!(damaged.into_iter().map(|one| one.file).collect::<Vec<_>>(), [largest.clone()]);
+    assert_eq!(damaged.into_iter().map(|one| one.file).collect::<Vec<_>>(), std::slice::from_ref(largest));
     assert!(store.remove("docs", new.version).await.is_err(), "the newest stays");
     assert!(store.remove("docs", old.version).await.expect("removed") > 0);
     assert_eq!(store.versions("docs").await.expect("a list"), [new.version]);

@@ -34,6 +34,14 @@ struct Published {
     server: S3,
 }
 
+/// A tree whose nodes keep what they fetch below `cache`.
+fn kept_in(cache: &Path) -> Config {
+    let mut config = Shape::flat(2, 2).config(&[("web", SHARDS)]);
+    config.leaf.cache_dir = cache.join("leaf").display().to_string();
+    config.root.cache_dir = cache.join("root").display().to_string();
+    config
+}
+
 impl Published {
     async fn new() -> Self {
         let (shelf, server) = (Shelf::new(), S3::start().await);
@@ -48,14 +56,6 @@ impl Published {
         let to = VersionStore::connect(&self.server.config(PREFIX), false).expect("a store");
         let request = PublishRequest { sign, ..PublishRequest::new(self.shelf.store.clone(), to, "web") };
         publish::run(&request).await.expect("a copy");
-    }
-
-    /// A tree whose nodes keep what they fetch below `cache`.
-    fn config(&self, cache: &Path) -> Config {
-        let mut config = Shape::flat(2, 2).config(&[("web", SHARDS)]);
-        config.leaf.cache_dir = cache.join("leaf").display().to_string();
-        config.root.cache_dir = cache.join("root").display().to_string();
-        config
     }
 
     fn store(&self) -> VersionStore {
@@ -97,7 +97,7 @@ fn what_is_fetched_once_serves_again_with_the_store_there_and_away() {
     runtime().block_on(async {
         let mut published = Published::new().await;
         let cache = tempfile::tempdir().expect("a directory");
-        let config = published.config(cache.path());
+        let config = kept_in(cache.path());
         let tree = Cluster::start(&published.store(), &config).await;
         published.answers(tree.root()).await;
         tree.stop().await;
@@ -115,7 +115,7 @@ fn what_is_fetched_once_serves_again_with_the_store_there_and_away() {
         tree.stop().await;
         // A node without a cache does not make do: it waits, and comes when the store does.
         let empty = tempfile::tempdir().expect("a directory");
-        let tree = Cluster::start_unready(&published.store(), &published.config(empty.path())).await;
+        let tree = Cluster::start_unready(&published.store(), &kept_in(empty.path())).await;
         let leaf = tree.admin("leaf-0");
         wait_for("the leaf to say that the store is away", Duration::from_mins(1), || async {
             let status = leaf.get("/status").await.ok().json;
@@ -145,7 +145,7 @@ fn a_file_that_is_damaged_in_the_store_sets_its_shard_aside_with_a_reason() {
         bytes[middle] ^= 1;
         std::fs::write(&path, bytes).expect("damage");
         let cache = tempfile::tempdir().expect("a directory");
-        let tree = Cluster::start_unready(&published.store(), &published.config(cache.path())).await;
+        let tree = Cluster::start_unready(&published.store(), &kept_in(cache.path())).await;
         let leaf = tree.admin("leaf-0");
         let lines = wait_for("the damage to be found", Duration::from_mins(1), || async {
             let status = leaf.get("/status").await.ok().json;
@@ -181,7 +181,7 @@ fn nodes_with_keys_pass_over_what_nobody_signed_aloud() {
         let store = VersionStore::connect(&config, false).expect("a store");
         let cache = tempfile::tempdir().expect("a directory");
         let reads = published.server.shard_reads();
-        let tree = Cluster::start(&store, &published.config(cache.path())).await;
+        let tree = Cluster::start(&store, &kept_in(cache.path())).await;
         let answered = tree.root().search("web", &[("q", "river"), ("timeout_ms", "60000")]).await.ok();
         assert_eq!(answered.json["version"]["wanted"], 1);
         for node in ["leaf-0", "root-0"] {
@@ -195,7 +195,7 @@ fn nodes_with_keys_pass_over_what_nobody_signed_aloud() {
         let store = VersionStore::connect(&StoreConfig { verify_keys: vec![other], ..config }, false);
         let (store, empty) = (store.expect("a store"), tempfile::tempdir().expect("a directory"));
         let reads = published.server.shard_reads();
-        let tree = Cluster::start_unready(&store, &published.config(empty.path())).await;
+        let tree = Cluster::start_unready(&store, &kept_in(empty.path())).await;
         let leaf = tree.admin("leaf-0");
         wait_for("the leaf to refuse", Duration::from_mins(1), || async {
             let status = leaf.get("/status").await.ok().json.to_string();

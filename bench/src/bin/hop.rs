@@ -28,7 +28,9 @@ use canopy_proto::{
     client::NodeClient,
     v1::{self, search_client::SearchClient},
 };
-use canopy_root::{config::RootConfig, language::Reader, plan, request::Wanted, versions::CorpusState};
+use canopy_root::{
+    config::RootConfig, language::Reader, pin::Pinned, plan, request::Wanted, versions::CorpusState,
+};
 use canopy_topology::{config::Role, routing::RoutingSnapshot};
 use clap::Parser;
 use futures::StreamExt;
@@ -64,8 +66,7 @@ struct Case {
 
 /// What the direct arm makes its messages from.
 struct Maker {
-    corpus: Arc<CorpusState>,
-    routing: RoutingSnapshot,
+    pinned: Pinned,
     reader: Reader,
     config: RootConfig,
     bare: bool,
@@ -80,7 +81,8 @@ impl Maker {
             .map_err(|problems| anyhow::anyhow!(problems.join("; ")))?;
         let config = RootConfig::default();
         let reader = Reader { analyzer: Analyzer::new(), max_expansions: config.max_expansions as usize };
-        Ok(Self { corpus: Arc::new(CorpusState::new(manifest, statistics)), routing, reader, config, bare })
+        let pinned = Pinned::to(Arc::new(routing), Arc::new(CorpusState::new(manifest, statistics)));
+        Ok(Self { pinned, reader, config, bare })
     }
 
     async fn case(&self, text: &str) -> Result<Case> {
@@ -98,9 +100,9 @@ impl Maker {
             public.snippet = Some(false);
             path.push_str("&fields=url&snippet=false");
         }
-        let wanted = Wanted::check(&public, &self.corpus, &self.config)?;
-        let parsed = self.reader.read(&public, &self.corpus, Deadline::after(TIMEOUT), 0).await?;
-        let search = plan::search(QueryId([1; 16]), &wanted, parsed, &self.corpus, &self.routing);
+        let wanted = Wanted::check(&public, &self.pinned.corpus, &self.config)?;
+        let parsed = self.reader.read(&public, &self.pinned.corpus, Deadline::after(TIMEOUT), 0).await?;
+        let search = plan::search(QueryId([1; 16]), &wanted, parsed, &self.pinned);
         Ok(Case { search, wanted, public, path })
     }
 
@@ -130,7 +132,7 @@ impl Maker {
         if hits.is_empty() {
             return Ok(0);
         }
-        let key = &self.corpus.manifest.schema.key;
+        let key = &self.pinned.corpus.manifest.schema.key;
         let mut fetch = plan::fetch(&case.search, &case.wanted, &self.config, &hits, &replies, key);
         fetch.query_id = query.0.to_vec();
         let reply = leaf.fetch(context, fetch).await?;

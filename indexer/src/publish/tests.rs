@@ -243,7 +243,7 @@ async fn what_is_not_whole_or_does_not_belong_is_refused_by_name() {
     fs::write(&json, text).unwrap();
 
     // Fewer than half, and none at all.
-    let few = BuildRequest { force: true, ..few(&source, 10).await };
+    let few = BuildRequest { force: true, ..few(&source, 10) };
     build::run(few).await.unwrap();
     let shrunken = why(run(&source.to(&target)).await);
     assert!(shrunken.contains("10 documents are fewer than half of the 40"), "{shrunken}");
@@ -257,10 +257,10 @@ async fn what_is_not_whole_or_does_not_belong_is_refused_by_name() {
     );
 }
 
-async fn few(source: &Source, documents: usize) -> BuildRequest {
+fn few(source: &Source, documents: usize) -> BuildRequest {
     let input = source.directory.path().join("few.jsonl");
     let page = |n| format!("{{\"url\": \"https://example.org/{n}\", \"title\": \"t\", \"body\": \"b\"}}\n");
-    fs::write(&input, (0..documents).map(page).collect::<String>()).unwrap();
+    fs::write(&input, (0..documents).map(page).collect::<Vec<_>>().concat()).unwrap();
     BuildRequest { memory: build::MIN_MEMORY, ..BuildRequest::new(source.store.clone(), "web", vec![input]) }
 }
 
@@ -308,7 +308,7 @@ async fn into_a_directory_beside_builds_and_out_of_it_again() {
     run(&source.to(&empty)).await.unwrap();
     let directory = empty.version_dir("web", manifest.version).unwrap();
     assert!(!directory.join("work").exists());
-    assert_eq!(crate::verify::verify(&empty, "web", None, &|_| ()).await.unwrap().sound(), true);
+    assert!(crate::verify::verify(&empty, "web", None, &|_| ()).await.unwrap().sound());
     let (_, remote) = memory();
     let back = PublishRequest::new(empty, remote.clone(), "web");
     run(&back).await.unwrap();

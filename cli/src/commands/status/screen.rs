@@ -106,12 +106,11 @@ impl Screen {
         for report in &self.reports {
             let row = self.row(report);
             let at = known.get(&row).copied().filter(|_| self.reports.len() > MANY);
-            match at {
-                Some(at) => rows[at].1.push(report),
-                None => {
-                    known.insert(row.clone(), rows.len());
-                    rows.push((row, vec![report]));
-                }
+            if let Some(at) = at {
+                rows[at].1.push(report);
+            } else {
+                known.insert(row.clone(), rows.len());
+                rows.push((row, vec![report]));
             }
         }
         let mut table = Table::new();
