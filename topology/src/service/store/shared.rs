@@ -125,7 +125,15 @@ impl<K: Keys> SharedStore<K> {
             self.transact(beside.collect(), false)?;
         }
         self.transact(vec![Op::Put(MARK.to_owned(), Vec::new())], true)?;
-        self.carry_over(changes)
+        self.carry_over(changes).map_err(|error| match error {
+            // It is made: whoever follows carries it over. Nobody may take it for undone and ask for it again.
+            Error::Deposed => Error::Store {
+                path: self.keys.name(),
+                reason: "another service leads by now; the change was made all the same, do not repeat it"
+                    .to_owned(),
+            },
+            error => error,
+        })
     }
 
     /// Makes what was laid beside, and removes the copies.

@@ -30,6 +30,8 @@ struct Fault {
     made: bool,
     /// It is made later: what and under which conditions.
     late: Option<(Guard, Vec<Op>)>,
+    /// Another one leads from this transaction on.
+    usurped: Option<usize>,
     count: usize,
     largest: (usize, usize),
 }
@@ -70,6 +72,14 @@ impl ModelKeys {
         *self.fault.lock() = Fault::default();
         SharedStore::new(self.clone(), revision, node)
     }
+
+    /// Somebody else leads, and did nothing yet.
+    fn usurp(&self) {
+        let mut memory = self.memory.lock();
+        memory.revision += 1;
+        let revision = memory.revision;
+        memory.keys.insert("leader".to_owned(), (b"usurper".to_vec(), revision, revision));
+    }
 }
 
 impl Keys for ModelKeys {
@@ -77,6 +87,9 @@ impl Keys for ModelKeys {
         let mut fault = self.fault.lock();
         fault.count += 1;
         let bytes = ops.iter().map(size).sum();
+        if fault.usurped == Some(fault.count) {
+            self.usurp();
+        }
         fault.largest = (fault.largest.0.max(ops.len()), fault.largest.1.max(bytes));
         let lost = || Error::Store { path: "model".to_owned(), reason: "it did not answer".to_owned() };
         match &mut fault.left {
@@ -159,6 +172,29 @@ fn a_large_change_is_made_whole_or_not_at_all_wherever_it_breaks_off() {
             assert_eq!(store.write(&small, &large, &[]).unwrap_err().to_string(), Error::Deposed.to_string());
         }
     }
+}
+
+#[test]
+fn who_is_deposed_in_the_middle_of_a_large_change_says_undone_only_when_it_is() {
+    let (small, large) = (documents(3, 1), documents(420, 2));
+    let (mut kept, mut made) = (0, 0);
+    for usurped in 1.. {
+        let keys = ModelKeys::default();
+        let mut store = keys.elect("a");
+        store.read().unwrap();
+        store.write(&Documents::new(), &small, &[]).unwrap();
+        *keys.fault.lock() = Fault { usurped: Some(usurped), ..Fault::default() };
+        let Err(error) = store.write(&small, &large, &[]) else { break };
+        let found = keys.elect("b").read().unwrap();
+        if matches!(error, Error::Deposed) {
+            assert!(found == small, "deposed at {usurped}: whoever asked for it would ask again");
+            kept += 1;
+        } else {
+            assert!(found == large && error.to_string().contains("do not repeat it"), "{usurped}: {error}");
+            made += 1;
+        }
+    }
+    assert!(kept > 0 && made > 0, "{kept} {made}");
 }
 
 #[test]
