@@ -96,21 +96,24 @@ impl Arm {
 
     /// Adds the counts alone.
     pub(super) fn count(&mut self, other: &Self) {
-        self.queries += other.queries;
-        self.errors += other.errors;
-        self.partial += other.partial;
-        self.zero_results += other.zero_results;
+        let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more);
+        add(&mut self.queries, other.queries);
+        add(&mut self.errors, other.errors);
+        add(&mut self.partial, other.partial);
+        add(&mut self.zero_results, other.zero_results);
     }
 }
 
 impl Comparison {
-    /// Adds what another root saw. Judged queries are asked by one root: the first result stays.
+    /// Adds what another root saw. Judged queries are asked by one root: the first result stays. One of hardly any query is none:
+    /// it would let everything pass.
     pub fn add(&mut self, other: &Self) {
         self.control.add(&other.control);
         self.treatment.add(&other.treatment);
         self.overlap.add(&other.overlap);
         self.rank_biased_overlap.add(&other.rank_biased_overlap);
-        self.judged = self.judged.or(other.judged);
+        let enough = |judged: &Paired| judged.difference.queries >= judged::FEWEST_PAIRS;
+        self.judged = self.judged.or(other.judged.filter(enough));
     }
 }
 

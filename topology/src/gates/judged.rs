@@ -22,6 +22,8 @@ pub const MOST_BYTES: usize = 1 << 20;
 pub const MOST_QUERIES: usize = 2_000;
 /// Fewest: of fewer no difference can be told from chance.
 pub const FEWEST_QUERIES: usize = 20;
+/// Fewest of which an answer came, for the result to count: some of a file may be such as nobody can ask.
+pub const FEWEST_PAIRS: u64 = 10;
 /// Most documents of a query.
 const MOST_GAINS: usize = 200;
 /// Largest gain.

@@ -354,10 +354,11 @@ fn judged_queries_are_waited_for_and_compared_in_pairs() {
             judgement.reason()
         );
     }
-    // The sample is long there when the result comes.
+    // The sample is long there when the result comes; one of no query is none.
     let mut gate = Gate::new(policy, Vec::new());
-    gate.take(&Comparison { judged: None, ..seen });
+    gate.take(&Comparison { judged: Some(Paired::default()), ..seen });
     assert_eq!(gate.judge(false).map(|it| it.verdict), Some(Verdict::Wait));
+    assert!(gate.lacks_judged());
     gate.take(&Comparison { judged: pairs(0.0), ..Comparison::default() });
     assert_eq!(gate.judge(false).map(|it| (it.verdict, it.sample)), Some((Verdict::Pass, 500)));
 }

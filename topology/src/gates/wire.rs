@@ -5,6 +5,9 @@ use canopy_proto::topology as wire;
 use super::{Arm, Comparison, agreement::Mean, judged::Paired, latencies::Latencies};
 use crate::routing::Trial;
 
+/// Queries of an arm that one report tells of at most: sums of them stay sums.
+const MOST_QUERIES: u64 = 1 << 32;
+
 /// What one root saw of one trial.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Seen {
@@ -83,13 +86,15 @@ fn arm_to_wire(arm: &Arm) -> wire::Arm {
 
 fn arm_from_wire(arm: Option<&wire::Arm>) -> Arm {
     let Some(arm) = arm else { return Arm::default() };
-    let most = |count: u64| count.min(arm.queries);
+    let queries = arm.queries.min(MOST_QUERIES);
+    let most = |count: u64| count.min(queries);
+    let counts = arm.counts.iter().copied().map(most);
     Arm {
-        queries: arm.queries,
+        queries,
         errors: most(arm.errors),
         partial: most(arm.partial),
         zero_results: most(arm.zero_results),
-        latencies: Latencies::from_buckets(arm.buckets.iter().copied().zip(arm.counts.iter().copied())),
+        latencies: Latencies::from_buckets(arm.buckets.iter().copied().zip(counts)),
     }
 }
 
@@ -153,9 +158,16 @@ mod tests {
             ..Default::default()
         };
         let mean = wire::Mean { queries: 1, sum: f64::NAN, squares: 0.0 };
-        let trial = wire::Trial { treatment: Some(arm), overlap: Some(mean), ..Default::default() };
+        let trial = wire::Trial { treatment: Some(arm.clone()), overlap: Some(mean), ..Default::default() };
         let seen = Seen::from_wire(&trial).comparison;
         assert_eq!((seen.treatment.errors, seen.treatment.latencies.len()), (5, 2));
         assert_eq!(seen.overlap, Mean::default());
+        let endless =
+            wire::Arm { queries: u64::MAX, errors: 7, buckets: vec![1, 2], counts: vec![u64::MAX; 2], ..arm };
+        let trial = wire::Trial { treatment: Some(endless), ..trial };
+        let (mut sum, one) = (Comparison::default(), Seen::from_wire(&trial).comparison);
+        (0..3).for_each(|_| sum.add(&one));
+        assert_eq!((sum.treatment.queries, sum.treatment.errors), (3 * MOST_QUERIES, 21));
+        assert_eq!(sum.treatment.latencies.len(), 6 * MOST_QUERIES);
     }
 }
