@@ -48,12 +48,11 @@ impl Turn {
         rollout.stop = None;
         rollout.halted_ms = 0;
         rollout.failed.clear();
+        // Only steps are stopped. What was found while it stood still was told, and would not be told again.
+        rollout.spent_ms = 0;
+        rollout.gate += u32::from(rollout.under_trial().is_some());
         if baking {
-            rollout.gate += 1;
-            rollout.spent_ms = 0;
             rollout.passed = accept;
-        } else if matches!(rollout.phase, Phase::Load { .. }) {
-            rollout.spent_ms = 0;
         }
         let how = if accept && baking { " and takes the step as passed" } else { "" };
         self.audit(id, format!("{by} resumes it{how} ({label})"));

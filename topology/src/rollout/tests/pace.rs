@@ -69,6 +69,27 @@ fn a_rollout_under_way_is_hurried_from_any_step() {
 }
 
 #[test]
+fn what_is_resumed_while_the_next_replicas_load_is_judged_anew() {
+    let mut world = World::new(1, 4);
+    world.until(2, 1).pass();
+    assert_eq!(world.label(), "canary 1 %, loading for canary 50 %");
+    let (gate, pins) = (world.state.active.as_ref().unwrap().gate, world.pins());
+    let soft = judged(&world.state, Verdict::SoftBreach);
+    world.tell(pause()).tell(soft);
+    assert!(world.label().starts_with("paused"), "a pause is a pause: {}", world.label());
+    world.tell(Event::Resume { by: "ann".to_owned(), accept: false, at_once: false });
+    assert_eq!(
+        judges(&world).map(|it| (it.0, it.2)),
+        Some((gate + 1, 1)),
+        "what was found must be found again"
+    );
+    assert_eq!((world.label().as_str(), world.pins()), ("canary 1 %, loading for canary 50 %", pins));
+    let soft = judged(&world.state, Verdict::SoftBreach);
+    world.tell(soft);
+    assert!(world.label().starts_with("halted"), "{}", world.label());
+}
+
+#[test]
 fn one_that_waits_is_hurried_or_withdrawn() {
     let mut world = World::new(1, 2);
     world.until(2, 1).tell(start(3)).tell(at_once(3));
