@@ -2,8 +2,9 @@
 //!
 //! A node that flaps between in and out costs more than a slow one: each turn moves its queries twice. So the way down and
 //! the way up differ. Down: three bad windows in a row, above the limits. Up: ten good ones in a row, below limits that are
-//! clearly lower. Between the two nothing changes. Only the lease decides at once, because a node that does not renew it
-//! cannot be asked; and its age is read on the service's own clock.
+//! clearly lower. Between the two nothing changes. A node that is not asked looks well, so each time it goes down again before
+//! it was well for long, its next way up is twice as long, up to 32 times. Only the lease decides at once, because a node
+//! that does not renew it cannot be asked; and its age is read on the service's own clock.
 //!
 //! Latency is judged against the node's peers, not against a number: when all are slow nobody is at fault. And however
 //! bad things look, never fewer than half of the replicas of a shard are asked: past that the trouble is not theirs, and
@@ -127,7 +128,14 @@ pub struct Health {
     pub reason: String,
     bad: u32,
     good: u32,
+    /// How often it went down without having been well for long in between.
+    falls: u32,
 }
+
+/// How often the way up doubles.
+const DOUBLINGS: u32 = 5;
+/// Ways up, of good windows in a row, after which earlier falls are forgotten.
+const FORGIVEN: u32 = 60;
 
 /// What a window was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -141,12 +149,12 @@ enum Window {
 impl Health {
     /// A node that has just registered.
     pub fn joining() -> Self {
-        Self { condition: Condition::Joining, reason: String::new(), bad: 0, good: 0 }
+        Self { condition: Condition::Joining, reason: String::new(), bad: 0, good: 0, falls: 0 }
     }
 
     /// After one more window.
     pub fn after(&self, policy: &HealthPolicy, seen: &Signals) -> Self {
-        let to = |condition, reason: String| Self { condition, reason, bad: 0, good: 0 };
+        let to = |condition, reason: String| Self { condition, reason, bad: 0, good: 0, falls: self.falls };
         let age = seen.lease_age_ms;
         if age > policy.gone_ms {
             return to(Condition::Gone, format!("no renewal for {age} ms"));
@@ -180,13 +188,22 @@ impl Health {
         next.bad = if window >= Window::Bad { self.bad.saturating_add(1) } else { 0 };
         next.good = if window == Window::Good { self.good.saturating_add(1) } else { 0 };
         if next.bad >= policy.down {
+            next.falls = self.falls.saturating_add(u32::from(self.is_healthy()));
             let worse = if window == Window::Faulty { Condition::Faulty } else { Condition::SubHealthy };
             // From faulty a merely bad window is no improvement.
             (next.condition, next.reason) = (self.condition.max(worse), reason);
-        } else if next.good >= policy.up {
+        } else if next.good >= self.way_up(policy) {
             (next.condition, next.reason) = (Condition::Healthy, String::new());
         }
+        if next.is_healthy() && next.good >= policy.up.saturating_mul(FORGIVEN) {
+            next.falls = 0;
+        }
         next
+    }
+
+    /// Good windows in a row on its next way up.
+    fn way_up(&self, policy: &HealthPolicy) -> u32 {
+        policy.up.saturating_mul(1 << self.falls.saturating_sub(1).min(DOUBLINGS))
     }
 
     /// Whether the node may be asked like any other.

@@ -45,7 +45,8 @@ fn three_bad_windows_lead_down_and_ten_good_ones_up() {
         assert!(!down.reason.is_empty());
         let up = run(down.clone(), &[GOOD; 9]);
         assert_eq!(up.condition, Condition::SubHealthy);
-        assert_eq!(run(up, &[GOOD]), run(healthy(), &[GOOD; 10]));
+        let up = run(up, &[GOOD]);
+        assert_eq!((up.condition, up.reason.as_str()), (Condition::Healthy, ""));
         // Between the limits nothing changes, and counting begins anew.
         let between = Signals { error_share: 0.03, latency_ratio: 2.0, ..GOOD };
         assert_eq!(
@@ -82,6 +83,26 @@ fn few_queries_and_replay_say_nothing() {
     assert_eq!(run(healthy(), &[quiet; 20]).condition, Condition::Healthy);
     let odd = Signals { error_share: f64::NAN, latency_ratio: f64::NAN, ..GOOD };
     assert_eq!(run(healthy(), &[odd; 20]).condition, Condition::Healthy);
+}
+
+#[test]
+fn one_that_fails_whenever_it_is_asked_is_soon_asked_rarely() {
+    let failing = Signals { error_share: 1.0, ..GOOD };
+    let quiet = Signals { queries: 0, error_share: 0.0, ..GOOD };
+    let (mut health, mut asked) = (healthy(), 0);
+    for _ in 0..3_600 {
+        let seen = if health.is_healthy() { failing } else { quiet };
+        asked += u32::from(health.is_healthy());
+        health = run(health, &[seen]);
+    }
+    assert!((6..=60).contains(&asked), "{asked} seconds of an hour");
+    // Once mended it is in again after five minutes, and after ten more a fall is like the first.
+    let mended = run(health, &vec![GOOD; 320]);
+    assert_eq!(mended.condition, Condition::Healthy);
+    let forgiven = run(mended, &vec![GOOD; 600]);
+    let down = run(forgiven, &[failing; 3]);
+    assert_eq!(down.condition, Condition::Faulty);
+    assert_eq!(run(down, &[GOOD; 10]).condition, Condition::Healthy);
 }
 
 #[test]
