@@ -1,9 +1,9 @@
 //! Everything that survives a restart of the service, and the routing snapshot that follows from it.
 //!
-//! Rule for whom to ask: leaves that said they answer from the version; those that are away (their lease is out) or leave
-//! are left out where another leaf of the shard answers, and only there: when everybody is away, it is the service that is
-//! cut off. The same with those that fail ([`Standing::Faulty`]), and never fewer than half are asked; those that are slow or
-//! behind ([`Standing::SubHealthy`]) are named last.
+//! Rule for whom to ask: leaves that said they answer from the version. Those that leave are left out where another leaf of
+//! the shard answers. So are those that are away (their lease is out) and those that fail ([`Standing::Faulty`]), as long as
+//! half are still named: past that it may be the service that is cut off, and the rest would be overloaded. Those that are
+//! slow or behind ([`Standing::SubHealthy`]) are named last, and after them who is away.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -165,7 +165,8 @@ impl Desired {
         // Never fewer than half: past that the trouble is not theirs, and the rest would be overloaded.
         let enough = |asked: &Vec<NodeId>| !asked.is_empty() && asked.len() * 2 >= staying.len();
         let mut asked = [well, here].into_iter().find(enough).unwrap_or(staying);
-        asked.sort_by_key(|node| standing(node) != Standing::Good);
+        // Who is away is named after all that are here, however they do.
+        asked.sort_by_key(|node| (state.seen.away.contains(node), standing(node) != Standing::Good));
         asked
     }
 }
@@ -195,5 +196,44 @@ impl Lists {
             (shard, list)
         });
         each.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rollout::{Event, Hold, Report, step};
+
+    #[test]
+    fn who_is_away_is_named_after_those_that_are_here() {
+        let leaves = ["a", "b", "c"].map(NodeId::from);
+        let shard = ShardId::new("main", 0);
+        let holds = |node: &NodeId| Report {
+            replica: Replica { shard: shard.clone(), node: node.clone() },
+            version: Version(1),
+            hold: Hold::Resident,
+        };
+        let away = |node: &NodeId| Event::Node { node: node.clone(), away: true };
+        let events = [
+            Event::Placed([(shard.clone(), leaves.to_vec())].into()),
+            Event::Held(leaves.iter().map(holds).collect()),
+            away(&leaves[0]),
+        ];
+        let state = events.into_iter().fold(State::serving(Version(1)), |state, event| step(&state, event).0);
+        let mut desired = Desired {
+            nodes: leaves.iter().map(|node| (node.clone(), NodeRecord::new(Role::Leaf, "h:1"))).collect(),
+            corpora: [("web".to_owned(), state.clone())].into(),
+            ..Desired::default()
+        };
+        let asked = |desired: &Desired| {
+            let snapshot = desired.snapshot();
+            snapshot.holders("web", Version(1), &shard).iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(asked(&desired), ["b", "c"]);
+        // Of one in three it is not certain that it is not the service that is cut off.
+        desired.corpora.insert("web".to_owned(), step(&state, away(&leaves[1])).0);
+        assert_eq!(asked(&desired), ["c", "a", "b"]);
+        desired.nodes.entry(leaves[2].clone()).and_modify(|record| record.standing = Standing::SubHealthy);
+        assert_eq!(asked(&desired), ["c", "a", "b"], "slow is better than not there");
     }
 }
