@@ -16,6 +16,8 @@ pub mod store;
 
 use store::StoreAddress;
 
+/// Longest name of a machine, bytes.
+const LONGEST_HOST: usize = 253;
 /// Most shards of one group; part of the layout's contract.
 const MAX_SHARDS_PER_GROUP: u32 = 1024;
 
@@ -195,7 +197,8 @@ impl Section for TopologyConfig {
 /// Whether `text` is `host:port` with a port that can be dialled.
 pub(crate) fn dialable(text: &str) -> bool {
     text.rsplit_once(':').is_some_and(|(host, port)| {
-        let host_ok = !host.is_empty() && !host.contains(|c: char| c.is_whitespace() || c == '/');
+        let plain = |c: char| !c.is_whitespace() && !c.is_control() && c != '/';
+        let host_ok = (1..=LONGEST_HOST).contains(&host.len()) && host.chars().all(plain);
         host_ok && port.parse::<u16>().is_ok_and(|port| port > 0)
     })
 }

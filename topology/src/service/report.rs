@@ -67,6 +67,7 @@ impl Word {
             name("zone", &report.zone)?;
         }
         let role = Role::parse(&report.role)
+            .filter(|role| *role != Role::Topology)
             .ok_or_else(|| Error::invalid("role", "it is none of root, aggregator, leaf"))?;
         for (field, address) in [("address", &report.address), ("admin", &report.admin)] {
             let may_be_empty = field == "admin" && address.is_empty();
@@ -128,7 +129,10 @@ fn load(load: Option<&wire::Load>) -> Result<Load> {
         let message = format!("{} entries; the limit is {MOST_HELD}", load.shards.len());
         return Err(Error::invalid("load.shards", message));
     }
-    let named = |one: &wire::ShardLoad| Some(((one.corpus.clone(), one.shard.parse().ok()?), one.queries));
+    let named = |one: &wire::ShardLoad| {
+        let corpus = valid_name(&one.corpus).then(|| one.corpus.clone())?;
+        Some(((corpus, one.shard.parse().ok()?), one.queries))
+    };
     let latency = load.latency_p90_us;
     Ok(Load {
         queries: load.queries,
@@ -153,7 +157,9 @@ fn held_of(held: &wire::Held) -> Result<Held> {
         held::State::Loading => Hold::Loading,
         held::State::Resident | held::State::Retiring => Hold::Resident,
         held::State::Failed => {
-            let reason = held.reason.chars().take(REASON).collect();
+            // It is shown on terminals and written to logs.
+            let plain = |c: char| if c.is_control() { ' ' } else { c };
+            let reason = held.reason.chars().take(REASON).map(plain).collect();
             Hold::Failed { reason, everywhere: held.everywhere }
         }
     };

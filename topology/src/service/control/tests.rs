@@ -257,7 +257,10 @@ fn what_a_node_says_is_checked_whole() {
     };
     bad(|report| report.node = "../x".into(), "node");
     bad(|report| report.role = "king".into(), "role");
+    bad(|report| report.role = "topology".into(), "role");
     bad(|report| report.address = "nowhere".into(), "address");
+    bad(|report| report.address = "\u{1b}[2J:80".into(), "address");
+    bad(|report| report.admin = format!("{}:80", "x".repeat(254)), "admin");
     bad(|report| report.zone = "Z z".into(), "zone");
     bad(|report| report.held[0].shard = "main".into(), "held.shard");
     bad(|report| report.held[0].corpus = String::new(), "held.corpus");
