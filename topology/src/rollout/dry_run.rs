@@ -14,6 +14,7 @@ use super::{
     state::{Phase, State},
     step::step,
 };
+use crate::gates::judged::Judged;
 
 /// What is known of the load.
 #[derive(Debug, Clone, Default)]
@@ -130,6 +131,7 @@ fn waves(state: &State, to: Version, policy: &Policy, load: &Load) -> BTreeMap<u
     let mut quick = policy.clone();
     let at_once = canopy_common::config::Time::ms(0);
     quick.steps.iter_mut().for_each(|step| (step.bake, step.sample) = (at_once, 0));
+    quick.judged = Judged::default();
     let mut model = State { live: state.live, seen: state.seen.clone(), ..State::default() };
     let mut waves: BTreeMap<usize, Vec<Wave>> = BTreeMap::new();
     (model, _) = step(&model, Event::Start { to, by: String::new(), policy: quick, supersede: false });

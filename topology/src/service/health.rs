@@ -13,6 +13,7 @@ use crate::{
     config::Role,
     health::{Condition, HealthPolicy},
     placement::CorpusShard,
+    rollout::dry_run::Load,
 };
 
 /// What one more second weighs in the load of a shard.
@@ -93,6 +94,16 @@ impl Control {
         all.sort_by(|a, b| b.1.total_cmp(&a.1));
         all.truncate(most);
         all
+    }
+
+    /// The load of a corpus, as far as it is known. A query asks every shard once, so the one that is asked most tells how many
+    /// there are; a shard of the next version is taken to be as large as it is now.
+    pub(super) fn load_of(&self, corpus: &str) -> Load {
+        let ours = |shard: &&CorpusShard| *shard.corpus == *corpus;
+        let heat = self.heat.iter().filter(|(shard, _)| ours(shard)).map(|(_, heat)| *heat);
+        let sizes = self.sizes.iter().filter(|(shard, _)| ours(shard));
+        let bytes = sizes.map(|(shard, (disk, _))| (shard.shard.clone(), *disk)).collect();
+        Load { queries_per_second: heat.fold(0.0, f64::max), bytes }
     }
 
     /// Leaves in each condition.

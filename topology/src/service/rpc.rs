@@ -186,7 +186,14 @@ fn check(by: &str, command: Option<Command>) -> Result<Asked> {
             event(back.corpus, Event::Rollback { to, by, reason, policy })
         }
         Some(Command::Place(place)) => {
-            let remove = place.remove.iter().take(MOST_REMOVED).map(|node| NodeId::from(node.as_str()));
+            if place.remove.len() > MOST_REMOVED {
+                let message = format!(
+                    "{} leaves; the limit is {MOST_REMOVED}: empty some after the others",
+                    place.remove.len()
+                );
+                return Err(Error::invalid("remove", message));
+            }
+            let remove = place.remove.iter().map(|node| NodeId::from(node.as_str()));
             let asked = PlaceAsked {
                 corpus: place.corpus,
                 group: place.group,
@@ -231,7 +238,7 @@ impl Asked {
             Self::Drain { node, undo, by } => Ok((control.drain(&node, undo, &by)?, String::new())),
             Self::DryRun { corpus, to, policy, supersede } => {
                 let state = control.known(&corpus)?;
-                let plan = dry_run::dry_run(state, to, &policy, supersede, &dry_run::Load::default());
+                let plan = dry_run::dry_run(state, to, &policy, supersede, &control.load_of(&corpus));
                 Ok((Vec::new(), serde_json::to_string(&plan).unwrap_or_default()))
             }
         }
@@ -246,4 +253,22 @@ pub fn service(
     canopy_proto::topology::topology_server::TopologyServer::from_arc(service)
         .max_decoding_message_size(max_message)
         .max_encoding_message_size(max_message.max(64 << 20))
+}
+
+#[cfg(test)]
+mod tests {
+    use canopy_proto::topology::PlaceShards;
+
+    use super::*;
+
+    #[test]
+    fn more_leaves_than_one_command_may_empty_are_refused_and_none_is_passed_over() {
+        let place = |count| {
+            let remove = vec!["leaf-1".to_owned(); count];
+            check("ann", Some(Command::Place(PlaceShards { remove, ..PlaceShards::default() })))
+        };
+        assert!(place(MOST_REMOVED).is_ok());
+        let error = place(MOST_REMOVED + 1).err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(error.contains("1001 leaves; the limit is 1000"), "{error}");
+    }
 }

@@ -11,7 +11,7 @@ use canopy_topology::{
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::say::say;
+use crate::{say::say, show::bytes};
 
 /// A plan as the service reads it: its `judged` names a file, whose text takes the name's place.
 pub fn read(file: &Path) -> Result<String> {
@@ -54,15 +54,23 @@ pub fn print(plan: &Value) {
     for step in plan["steps"].as_array().into_iter().flatten() {
         let waves = step["waves"].as_array().map_or(0, Vec::len);
         say!(
-            "{:>4} %  bake {}  sample {}  after {} of loading, {} rows hold it",
+            "{:>4} %  bake {}  sample {}  after {} of loading, {} rows hold it{}",
             step["percent"],
             step["bake"].as_str().unwrap_or("?"),
             step["sample"],
             if waves == 1 { "1 wave".to_owned() } else { format!("{waves} waves") },
             step["rows"],
+            match step["new_replica_qps"].as_f64() {
+                Some(qps) if qps > 0.0 => format!(", {qps:.1} queries/s at each replica"),
+                _ => String::new(),
+            },
         );
         for wave in step["waves"].as_array().into_iter().flatten() {
-            say!("        {} replicas on {} leaves", wave["replicas"], wave["leaves"]);
+            let fetched = match wave["bytes"].as_u64() {
+                Some(count) if count > 0 => format!(", about {} to fetch", bytes(count)),
+                _ => String::new(),
+            };
+            say!("        {} replicas on {} leaves{fetched}", wave["replicas"], wave["leaves"]);
         }
     }
     for skipped in plan["skipped"].as_array().into_iter().flatten().filter_map(Value::as_str) {

@@ -142,6 +142,11 @@ fn a_dry_run_says_what_would_happen() {
     assert_eq!(run.steps[0].waves[0].bytes, run.steps[0].waves[0].replicas as u64 * (1 << 30));
     assert_eq!(run.warnings, Vec::<String>::new());
     assert_eq!(run.answer, ["dry run starts a rollout to v2"]);
+    // Judged queries change nothing of what is loaded when.
+    let line = |at: usize| format!("{{\"q\":\"query {at}\",\"gains\":{{\"k\":1}}}}\n");
+    let judged = (0..20).map(line).collect::<String>().as_str().into();
+    let policy = Policy { judged, ..Policy::default() };
+    assert_eq!(dry_run(&world.state, Version(2), &policy, false, &load).steps, run.steps);
 
     let small = World::new(1, 1);
     let load = Load { queries_per_second: 0.1, ..load };
