@@ -112,6 +112,10 @@ impl Control {
         for node in &config.nodes {
             let id = NodeId::from(node.id.as_str());
             let new = NodeRecord::from(node);
+            // One that never comes is away after a lease, like any other.
+            if node.role != Role::Topology {
+                self.presence.entry(id.clone()).or_insert_with(|| Presence::expected(self.looked));
+            }
             let record = self.desired.nodes.entry(id).or_insert_with(|| new.clone());
             let NodeRecord { role, address, admin, zone, .. } = new;
             *record = NodeRecord { role, address, admin, zone, ..record.clone() };
@@ -187,7 +191,10 @@ impl Control {
     pub fn tick(&mut self, elapsed: Duration, now: Instant) {
         if elapsed > LEASE / 2 {
             // It was this process that stood still: everybody has a whole lease to be heard of again.
-            self.presence.values_mut().filter(|known| known.here).for_each(|known| known.at = now);
+            self.presence
+                .values_mut()
+                .filter(|known| known.here)
+                .for_each(|known| known.at = known.at.max(now));
         }
         self.lapse(now);
         self.look_when_due(now);

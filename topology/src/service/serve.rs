@@ -213,14 +213,29 @@ impl Service {
     }
 
     /// Lets time go by when that changes nothing that is stored; whether it was so.
-    fn rests(&self, elapsed: Duration) -> bool {
+    fn rests(&self, elapsed: Duration, now: Instant) -> bool {
         let Ok(_turn) = self.store.try_lock() else { return false };
-        let (mut state, now) = (self.state.lock(), Instant::now());
+        let mut state = self.state.lock();
         if elapsed <= LEASE / 2 {
             state.control.look_when_due(now);
         }
         self.metrics.seen(&state.control);
         state.stored && state.control.rests(elapsed, now)
+    }
+
+    /// Moves the control with the time. Leases are looked at as of `now`, when it was asked and not when its turn came: what nodes
+    /// said meanwhile waits behind it, and a store that is slow would take the whole tree for away.
+    async fn pass_time(&self, elapsed: Duration, now: Instant) {
+        if self.lead.own().is_err() || self.rests(elapsed, now) {
+            return;
+        }
+        let passed = self.change(move |control, _| {
+            control.tick(elapsed, now);
+            Ok(())
+        });
+        if let Err(error) = passed.await {
+            tracing::error!(%error, "the topology service could not store its state; it goes on with the last");
+        }
     }
 
     /// Who may speak with it.
@@ -388,17 +403,12 @@ async fn tick(service: Arc<Service>, drain: Drain) {
             () = drain.wait_started() => return,
             () = tokio::time::sleep(TICK) => {}
         }
-        let elapsed = last.elapsed();
-        last = Instant::now();
-        if service.lead.own().is_err() || service.rests(elapsed) {
-            continue;
-        }
-        let ticked = service.change(move |control, now| {
-            control.tick(elapsed, now);
-            Ok(())
-        });
-        if let Err(error) = ticked.await {
-            tracing::error!(%error, "the topology service could not store its state; it goes on with the last");
-        }
+        let now = Instant::now();
+        let elapsed = now - last;
+        last = now;
+        service.pass_time(elapsed, now).await;
     }
 }
+
+#[cfg(test)]
+mod tests;

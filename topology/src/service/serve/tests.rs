@@ -1,0 +1,85 @@
+//! The service's turns over a store that is slow.
+
+use std::sync::mpsc;
+
+use canopy_common::{clock::Manual, rng::Dice, telemetry::Telemetry};
+use canopy_proto::topology::NodeReport;
+use futures::{StreamExt, stream};
+
+use super::*;
+use crate::service::store::{Documents, Store};
+
+/// Each write waits until it is let through.
+struct Slow(mpsc::Receiver<()>);
+
+impl Store for Slow {
+    fn read(&mut self) -> Result<Documents> {
+        Ok(Documents::new())
+    }
+
+    fn write(&mut self, _: &Documents, _: &Documents, _: &[String]) -> Result<()> {
+        let _let_through = self.0.recv();
+        Ok(())
+    }
+
+    fn audit(&mut self, _: usize) -> Result<Vec<String>> {
+        Ok(Vec::new())
+    }
+}
+
+fn service() -> Service {
+    let net = canopy_common::net::NetIo::tcp();
+    let telemetry = Telemetry::default();
+    let deps = Deps { net, clock: Arc::new(Manual::default()), dice: Dice::seeded(1), telemetry };
+    let grpc = Bound { address: ([127, 0, 0, 1], 1).into(), incoming: stream::pending().boxed() };
+    let (config, rpc) = (TopologyConfig::default(), RpcConfig::default());
+    let serve = TopologyServe { node: "topology".into(), config, rpc, grpc, admin: None };
+    Service::new(&serve, &deps, Drain::new(), hearing::queue().0).unwrap()
+}
+
+async fn hear(service: &Service, zone: &str) {
+    let report = NodeReport {
+        node: "leaf-1".into(),
+        role: "leaf".into(),
+        address: "h:1".into(),
+        zone: zone.into(),
+        ..NodeReport::default()
+    };
+    let words = vec![Word::check(&report).unwrap()];
+    let heard = service.change(move |control, now| Ok(control.hear_all(words, now))).await.unwrap().0;
+    assert!(heard.iter().all(Result::is_ok));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_is_away_because_the_store_is_slow() {
+    let (let_through, writes) = mpsc::channel();
+    let service = Arc::new(service());
+    let_through.send(()).unwrap();
+    service.take_up(TopologyStore::new(Slow(writes)), || None).await.unwrap();
+    let_through.send(()).unwrap();
+    hear(&service, "a").await;
+    let here = || service.state.lock().control.is_here(&"leaf-1".into());
+    assert!(here());
+    // A word is being stored, and time wants to go by: it waits for its turn.
+    let storing = tokio::spawn({
+        let service = service.clone();
+        async move { hear(&service, "b").await }
+    });
+    while service.store.try_lock().is_ok() {
+        tokio::task::yield_now().await;
+    }
+    tokio::time::advance(TICK).await;
+    let passing = service.pass_time(TICK, Instant::now());
+    let mut passing = std::pin::pin!(passing);
+    assert!(futures::poll!(passing.as_mut()).is_pending());
+    // The store takes longer than a lease; whatever the leaf says meanwhile waits too.
+    tokio::time::advance(LEASE * 2).await;
+    drop(let_through);
+    passing.await;
+    storing.await.unwrap();
+    assert!(here(), "it was not heard of because nobody listened");
+    // And one that says nothing while the service listens is away.
+    tokio::time::advance(LEASE + TICK).await;
+    service.pass_time(TICK, Instant::now()).await;
+    assert!(!here());
+}
