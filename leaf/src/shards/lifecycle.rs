@@ -175,11 +175,15 @@ impl Lifecycle {
 
     async fn read_release(&self, place: &Place) -> Result<Arc<Release>> {
         let corpus = &*place.corpus;
-        let Found { manifest, passed_over } = self.store.to_serve(corpus, place.version).await?;
+        // Read again, the newest is the one that it was: the other shards are of that.
+        let version = place.version.or_else(|| self.shards.board.version(place));
+        let Found { manifest, passed_over } = self.store.to_serve(corpus, version).await?;
         for PassedOver { version: newer, reason } in &passed_over {
             tracing::error!(corpus, version = %manifest.version, %newer, reason, "the newer version can't be served");
         }
-        self.shards.board.pass_over(corpus, passed_over);
+        if version == place.version {
+            self.shards.board.pass_over(corpus, passed_over);
+        }
         let schema = IndexSchema::new(&manifest.schema)?;
         Ok(Arc::new(Release { manifest, schema }))
     }
@@ -222,7 +226,7 @@ impl Lifecycle {
         let board = &self.shards.board;
         let point = |name| {
             if exchange {
-                self.config.fault.point(name)
+                self.config.fault.point(name);
             }
         };
         let stage = stage::Stage {
@@ -328,7 +332,7 @@ impl Lifecycle {
         match end {
             End::Ready(serving) => self.serve(&place, *serving),
             // Wanted again since, or the leaf leaves.
-            End::GivenUp => self.shards.board.update(&place, |line| line.state = State::Wanted),
+            End::GivenUp => self.shards.board.begin_anew(&place),
             End::Later(error) => {
                 tracing::error!(corpus, %shard, %error, "shard can't be opened; trying again");
                 fail(State::Failed, &error, again);

@@ -29,6 +29,7 @@ use super::{
 use crate::{
     error::{Error, Result},
     fault::FaultConfig,
+    search_shard,
     stop::Stop,
     view::{Base, ShardView},
 };
@@ -131,8 +132,14 @@ impl Job {
         });
         let probe = warm::probe(&view, &release.manifest, entry)?;
         warm::check(&view, &probe, &stop).map_err(|failure| damaged(failure.message))?;
-        let warming =
-            warm::Warming { view: &view, manifest: &release.manifest, entry, pace: &self.pace, stop: &stop };
+        let warming = warm::Warming {
+            view: &view,
+            manifest: &release.manifest,
+            entry,
+            pace: &self.pace,
+            stop: &stop,
+            ask: &|view, asked, stop| drop(search_shard::search(view, asked, 0, stop)),
+        };
         warming.queries()?;
         point("warm.half");
         if let Some(before) = &self.before {

@@ -244,15 +244,18 @@ impl Board {
         Ok(())
     }
 
-    /// Takes away what is kept long enough.
+    /// Takes away what is kept long enough, and what broke while it was wanted no more.
     pub fn retired(&self, now: Instant) -> Vec<(Place, Line)> {
-        self.retired_if(|_, line| line.due.is_some_and(|due| due <= now))
+        self.take(|_, line| !line.wanted && line.due.is_some_and(|due| due <= now))
     }
 
     /// Takes away what is kept and could go.
     pub fn retired_if(&self, mut goes: impl FnMut(&Place, &Line) -> bool) -> Vec<(Place, Line)> {
-        let goes = |place: &Place, line: &mut Line| line.state == State::Retiring && goes(place, line);
-        self.lines.lock().extract_if(.., goes).collect()
+        self.take(|place, line| line.state == State::Retiring && goes(place, line))
+    }
+
+    fn take(&self, mut goes: impl FnMut(&Place, &Line) -> bool) -> Vec<(Place, Line)> {
+        self.lines.lock().extract_if(.., |place, line| goes(place, line)).collect()
     }
 
     /// Memory and file bytes of what answers only until its time has come.
@@ -265,7 +268,7 @@ impl Board {
     /// When something is to be done next by itself; `idle`: whether work can begin then.
     pub fn due(&self, idle: bool) -> Option<Instant> {
         let lines = self.lines.lock();
-        let counts = |line: &&Line| idle || line.state == State::Retiring;
+        let counts = |line: &&Line| idle || !line.wanted;
         lines.values().filter(counts).filter_map(|line| line.due).min()
     }
 
@@ -312,6 +315,21 @@ impl Board {
             (line.state, line.due) =
                 if line.wanted { (State::Serving, None) } else { (State::Retiring, Some(now + retain)) };
         });
+    }
+
+    /// Work on it was broken off: it begins anew, and takes nothing until then.
+    pub fn begin_anew(&self, place: &Place) {
+        self.update(place, |line| (line.state, line.takes) = (State::Wanted, Amounts::default()));
+    }
+
+    /// The version of a line, when that is known.
+    pub fn version(&self, place: &Place) -> Option<Version> {
+        self.lines.lock().get(place).and_then(|line| line.version)
+    }
+
+    /// Whether it is known of every line which version it is.
+    pub fn versions_known(&self) -> bool {
+        self.lines.lock().values().all(|line| line.version.is_some())
     }
 
     /// Whether it has a line.

@@ -7,13 +7,18 @@ use canopy_common::{
     ids::{ShardId, Version},
 };
 use canopy_format::manifest::FORMAT;
-use canopy_proto::{SearchNode, v1::ShardReply};
+use canopy_proto::{
+    SearchNode,
+    v1::{SearchRequest, ShardReply},
+};
 
-use super::{State, status::Line};
+use super::{State, pace, status::Line, warm};
 use crate::{
     fixture::{self, Built, config, context, outcomes, pages, until},
     node::Parts,
     reply::outcome_word,
+    stop::Stop,
+    view::ShardView,
 };
 
 const LONG: std::time::Duration = std::time::Duration::from_secs(30);
@@ -233,6 +238,25 @@ async fn a_panic_makes_the_files_be_read_again() {
 }
 
 #[tokio::test]
+async fn a_query_of_death_that_was_asked_of_late_keeps_no_version_away() {
+    let built = Built::new(&pages(40), 1).await;
+    let (parts, _) = built.open(config(1, 16)).await;
+    let snapshot = parts.shards.directory.snapshot();
+    let view = &snapshot.all().next().unwrap().view;
+    let asked = std::cell::Cell::new(0);
+    let ask = |_: &ShardView, request: &SearchRequest, _: &Stop| {
+        asked.set(asked.get() + 1);
+        assert_ne!(request.collapse, "death", "on purpose");
+    };
+    let (pace, stop) = (pace::Pace::FULL, Stop::never());
+    let (manifest, entry) = (&built.manifest, &built.manifest.shards[0]);
+    let warming = warm::Warming { view, manifest, entry, pace: &pace, stop: &stop, ask: &ask };
+    let of_death = SearchRequest { collapse: "death".to_owned(), ..built.request("fox") };
+    warming.sample(&[of_death, built.request("fox")], view, &|| true);
+    assert!(asked.get() >= 4, "both, of both views: {}", asked.get());
+}
+
+#[tokio::test]
 async fn an_empty_shard_serves() {
     let built = Built::new(&pages(1), 2).await;
     let (parts, node) = built.open(config(1, 16)).await;
@@ -249,9 +273,10 @@ async fn an_empty_shard_where_documents_should_be_is_no_shard() {
     empty.documents = 5;
     let number = empty.shard.number;
     manifest.statistics.documents += 5;
+    *manifest.languages.values_mut().next().unwrap() += 5;
     fs::write(built.version_dir().join("manifest.json"), manifest.to_json()).unwrap();
     let (parts, _) = built.open(config(1, 16)).await;
     let line = line(&parts, number);
-    assert_eq!(line.state, State::Quarantined);
+    assert_eq!(line.state, State::Quarantined, "{}", line.last_error);
     assert!(line.last_error.contains("it has 0 documents, the manifest says 5"), "{}", line.last_error);
 }

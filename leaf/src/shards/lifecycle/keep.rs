@@ -82,7 +82,8 @@ impl Lifecycle {
                 self.config.fault.point("retire.after");
             }
         }
-        let look = self.store.local().is_none() && self.going.lock().look(Instant::now());
+        let known = self.store.local().is_none() && self.shards.board.versions_known();
+        let look = known && self.going.lock().look(Instant::now());
         if look {
             self.sweep().await;
         }
@@ -130,7 +131,9 @@ impl Lifecycle {
 
     /// Deletes what was fetched for a shard that is not held any more.
     pub(super) async fn forget(&self, place: &Place) {
-        let (None, Some(version)) = (self.store.local(), place.version) else { return };
+        // Of the newest, only the line says which that was.
+        let version = place.version.or_else(|| self.shards.board.version(place));
+        let (None, Some(version)) = (self.store.local(), version) else { return };
         let (cache_dir, of) = (self.config.cache_dir.clone(), place.clone());
         let work = move || stage::forget(&cache_dir, &of.corpus, version, &of.shard);
         let gone = background::run("forget", Priority::Low, work).await;
@@ -175,7 +178,7 @@ impl Lifecycle {
             Ok(0) => {}
             Ok(removed) => tracing::info!(removed, "directories that an earlier process left were deleted"),
             Err(error) => {
-                tracing::warn!(%error, "what an earlier process left in the cache could not be deleted")
+                tracing::warn!(%error, "what an earlier process left in the cache could not be deleted");
             }
         }
     }

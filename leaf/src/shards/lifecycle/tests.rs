@@ -55,10 +55,28 @@ impl Following {
         let each = versions
             .iter()
             .map(|version| (*version, VersionRouting { wanted: all.clone(), held: Replicas::new() }));
-        let corpus = CorpusRouting { versions: each.collect(), ..CorpusRouting::default() };
+        self.follow(CorpusRouting { versions: each.collect(), ..CorpusRouting::default() });
+    }
+
+    /// From now on the leaf should hold one shard of whichever version is the newest.
+    fn want_newest(&mut self) {
+        let leaf: Arc<[NodeId]> = [self.parts.shards.node.clone()].into();
+        let shards = [(ShardId::new("main", 0), leaf)].into();
+        self.follow(CorpusRouting { shards, ..CorpusRouting::default() });
+    }
+
+    fn follow(&mut self, corpus: CorpusRouting) {
         self.epoch += 1;
         let corpora = [(CORPUS.to_owned(), corpus)].into();
         self.routing.publish(RoutingSnapshot { epoch: Epoch(self.epoch), corpora, ..Default::default() });
+    }
+
+    /// Until its one shard is in this state.
+    async fn is(&self, state: State) {
+        until(state.as_str(), || {
+            self.parts.shards.board.all().first().is_some_and(|(_, line)| line.state == state)
+        })
+        .await;
     }
 
     fn lines(&self, version: Version) -> Vec<Line> {
@@ -177,6 +195,30 @@ fn kept(cache: &Path, version: Version) -> PathBuf {
     cache.join("leaf-1").join(VersionStore::version_path(CORPUS, version))
 }
 
+/// A whole file of the right length with another content, as a bad disk leaves it.
+fn spoil(cache: &Path, built: &Built) -> PathBuf {
+    let file = built.manifest.shards[0].files.iter().max_by_key(|file| file.bytes).unwrap();
+    let damaged = kept(cache, built.manifest.version).join(&file.path);
+    std::fs::create_dir_all(damaged.parent().unwrap()).unwrap();
+    std::fs::write(&damaged, vec![0; file.bytes as usize]).unwrap();
+    damaged
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_came_damaged_of_the_newest_version_is_fetched_again_of_the_same() {
+    let mut built = Built::new(&pages(30), 1).await;
+    let cache = tempfile::tempdir().unwrap();
+    spoil(cache.path(), &built);
+    let mut leaf = Following::new(built.store.clone(), copying(cache.path()));
+    leaf.want_newest();
+    leaf.is(State::Failed).await;
+    let old = built.manifest.clone();
+    built.next(&pages(40)).await;
+    built.manifest = old;
+    leaf.is(State::Serving).await;
+    assert_eq!(found(&leaf.ask(&built).await), (vec!["answered"], 30));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_shard_of_a_remote_store_that_came_damaged_is_fetched_again() {
     let built = Built::new(&pages(30), 1).await;
@@ -188,12 +230,7 @@ async fn a_shard_of_a_remote_store_that_came_damaged_is_fetched_again() {
         ..fixture::config(1, 16)
     };
     let version = built.manifest.version;
-    // A whole file of the right length with another content, as a bad disk leaves it.
-    let file = built.manifest.shards[0].files.iter().max_by_key(|file| file.bytes).unwrap();
-    let damaged =
-        cache.path().join("leaf-1").join(VersionStore::version_path(CORPUS, version)).join(&file.path);
-    std::fs::create_dir_all(damaged.parent().unwrap()).unwrap();
-    std::fs::write(&damaged, vec![0; file.bytes as usize]).unwrap();
+    let damaged = spoil(cache.path(), &built);
     let mut leaf = Following::new(store, config);
     leaf.want(&[version], 1);
     until("the damage is found", || {

@@ -95,7 +95,8 @@ async fn of_two_that_begin_at_once_one_gets_the_last_room_and_gives_it_back_when
     let error = board.reserve(&second, Version(1), &entry(1, 60), &limits).unwrap_err().to_string();
     assert!(error.contains("needs 60 and 40 are free"), "{error}");
     board.reserve(&first, Version(1), &entry(0, 60), &limits).expect("it does not stand in its own way");
-    board.update(&first, |line| line.takes = Amounts::default());
+    board.begin_anew(&first);
+    assert_eq!(state(&board, &first), Some(State::Wanted));
     board.reserve(&second, Version(1), &entry(1, 60), &limits).unwrap();
     serve(&board, &second);
     board.follow(&wanted(std::slice::from_ref(&first)), Instant::now(), RETAIN);
@@ -144,4 +145,21 @@ async fn what_comes_damaged_is_fetched_a_few_times_and_anew_when_it_is_wanted_an
         // A rollout that is resumed wants it again.
         board.follow(&BTreeSet::new(), Instant::now(), RETAIN);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_breaks_while_it_is_wanted_no_more_goes_when_its_time_has_come() {
+    let board = Board::default();
+    let (old, new) = (place(0, 1), place(0, 2));
+    board.follow(&wanted(std::slice::from_ref(&old)), Instant::now(), RETAIN);
+    board.start(Instant::now());
+    serve(&board, &old);
+    board.follow(&wanted(std::slice::from_ref(&new)), Instant::now(), RETAIN);
+    let due = Instant::now() + Duration::from_secs(5);
+    board.update(&old, |line| (line.state, line.due) = (State::Quarantined, Some(due)));
+    assert_eq!(board.due(false), Some(due));
+    tokio::time::advance(Duration::from_secs(5)).await;
+    assert_eq!(board.start(Instant::now()), Some((new, State::Wanted)), "it is not fetched again");
+    let gone: Vec<_> = board.retired(Instant::now()).into_iter().map(|(place, _)| place).collect();
+    assert_eq!((gone, board.due(true)), (vec![old], None), "nobody looks for it again and again");
 }

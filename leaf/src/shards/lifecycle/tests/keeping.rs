@@ -70,6 +70,26 @@ async fn what_an_earlier_process_left_is_removed_and_what_is_wanted_is_used_agai
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_lies_here_stays_while_nobody_knows_which_version_is_the_newest() {
+    let built = Built::new(&pages(30), 1).await;
+    let (cache, version) = (tempfile::tempdir().unwrap(), built.manifest.version);
+    let mut first = Following::new(built.store.clone(), copying(cache.path()));
+    first.want_newest();
+    first.is(State::Serving).await;
+    drop(first);
+    let directory = built.store.version_dir(CORPUS, version).unwrap();
+    std::fs::rename(&directory, directory.with_extension("away")).unwrap();
+    let mut second = Following::new(built.store.clone(), copying(cache.path()));
+    second.want_newest();
+    second.is(State::Failed).await;
+    // It comes back without its files: only what lies here can serve.
+    std::fs::rename(directory.with_extension("away"), &directory).unwrap();
+    std::fs::remove_dir_all(directory.join("shards")).unwrap();
+    second.is(State::Serving).await;
+    assert_eq!(found(&second.ask(&built).await), (vec!["answered"], 30));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn files_that_are_damaged_under_a_leaf_are_fetched_again() {
     let built = Built::new(&pages(2000), 2).await;
     let (cache, version) = (tempfile::tempdir().unwrap(), built.manifest.version);
