@@ -45,6 +45,14 @@ const STANDARD: [(&str, &str, &str); 7] = [
     ("AWS_SESSION_TOKEN", "store", "session_token"),
 ];
 
+/// A parser's error with its place.
+fn located(error: &toml::de::Error, text: &str) -> String {
+    let message = error.message().lines().collect::<Vec<_>>().join(", ");
+    let Some(before) = error.span().and_then(|span| text.get(..span.start)) else { return message };
+    let column = before.rsplit('\n').next().map_or(0, |begun| begun.chars().count()) + 1;
+    format!("line {}, column {column}: {message}", before.split('\n').count())
+}
+
 /// One thing that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
@@ -80,11 +88,11 @@ pub struct Layers {
 }
 
 impl Layers {
-    /// Adds a file's text. The error is the parser's, with line and column.
+    /// Adds a file's text. The error is the parser's, with line and column, and without the line, which may hold a secret.
     pub fn file(&mut self, path: &str, text: &str) -> Result<(), Problem> {
         let table: Table = text.parse().map_err(|error: toml::de::Error| Problem {
             key: path.to_owned(),
-            reason: error.to_string().trim_end().to_owned(),
+            reason: located(&error, text),
             origin: Origin::File(path.to_owned()),
         })?;
         for (section, value) in table {
@@ -136,7 +144,8 @@ impl Layers {
                 Ok(())
             }
             _ => Err(Problem {
-                key: assignment.to_owned(),
+                // Not its value, which may be a secret.
+                key: assignment.split('=').next().unwrap_or_default().to_owned(),
                 reason: "write --set section.key=value, such as leaf.threads=8".to_owned(),
                 origin: Origin::Argument,
             }),
@@ -356,5 +365,15 @@ mod tests {
         assert!(problems[0].reason.contains("unknown field"), "{}", problems[0]);
         assert_eq!(layers.unknown_sections(&["leaf"])[0].key, "lief");
         assert!(layers.set("threads=1").is_err());
+    }
+
+    #[test]
+    fn what_can_not_be_read_is_located_and_not_repeated() {
+        let mut layers = Layers::default();
+        let text = "[store]\nregion = 'here'\nsecret_key = hush-hush\n";
+        let error = layers.file("c.toml", text).unwrap_err().to_string();
+        assert!(error.contains("line 3, column ") && !error.contains("hush"), "{error}");
+        let error = layers.set("secret_key=hush-hush").unwrap_err().to_string();
+        assert!(error.contains("secret_key") && !error.contains("hush"), "{error}");
     }
 }
