@@ -12,7 +12,7 @@ use std::{
 use bytes::Bytes;
 use canopy_common::ids::Version;
 
-use super::{MANIFEST, SIGNATURE, VersionStore, check_corpus, object};
+use super::{MANIFEST, SIGNATURE, VersionStore, check_corpus, files::blocking, object};
 use crate::{
     error::{Error, Result},
     manifest::Manifest,
@@ -68,7 +68,12 @@ impl VersionStore {
             },
         };
         let table = self.judged(corpus, version, &raw, path.as_ref())?;
-        if !kept && let Err(error) = self.keep(corpus, version, &raw) {
+        if kept || self.cache.is_none() {
+            return Ok(table);
+        }
+        // It waits for the disk.
+        let (store, of) = (self.clone(), corpus.to_owned());
+        if let Err(error) = blocking(move || store.keep(&of, version, &raw)).await {
             tracing::warn!(corpus, %version, %error, "the manifest can't be kept; without the store this node won't come back");
         }
         Ok(table)
