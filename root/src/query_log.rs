@@ -34,7 +34,7 @@ pub use self::config::QueryLogConfig;
 use self::file::Files;
 use crate::{
     answer::Answer,
-    error::Result,
+    error::{Error, Result},
     search::{Asked, Root, Trail},
 };
 
@@ -50,6 +50,8 @@ const MAX_KEY: usize = 2 << 10;
 const MAX_NAME: usize = 80;
 /// Filters that are kept, bytes together.
 const MAX_FILTERS: usize = 4 << 10;
+/// What stands around a filter in the record: without it any number of empty ones would be few bytes.
+const APART: usize = 4;
 
 /// The log of one root.
 pub struct QueryLog {
@@ -180,7 +182,7 @@ fn record(root: &Root, asked: &Asked, trail: &Trail, result: &Result<Answer>) ->
     let answer = result.as_ref().ok();
     let report = result.as_ref().map_or_else(|error| error.report(), |answer| Some(&answer.coverage));
     let keys = answer.map_or(&[][..], |answer| &answer.hits).iter().map(|hit| &hit.key);
-    let filters = request.filter.iter().map(String::len).sum::<usize>() <= MAX_FILTERS;
+    let filters = request.filter.iter().map(|filter| filter.len() + APART).sum::<usize>() <= MAX_FILTERS;
     Record {
         query_id: asked.query.to_string(),
         at_ms: root.clock.now_us() / 1000 - took_ms as i64,
@@ -193,7 +195,7 @@ fn record(root: &Root, asked: &Asked, trail: &Trail, result: &Result<Answer>) ->
         version: trail.corpus.as_ref().map_or(0, |corpus| corpus.manifest.version.0),
         arm: trail.tried.map(|tried| tried.arm().to_owned()),
         repinned_from: trail.repinned.as_ref().map_or(0, |repinned| repinned.from.0),
-        outcome: result.as_ref().map_or_else(|error| error.code(), |_| "answered").to_owned(),
+        outcome: result.as_ref().map_or_else(Error::code, |_| "answered").to_owned(),
         coverage: report.map(|report| Covered {
             complete: report.complete,
             documents: report.documents.searched + report.documents.pruned,

@@ -51,7 +51,10 @@ async fn answers_parts_and_errors_are_logged_with_what_they_were() {
     let path = dir.path().join("deep/{node}.jsonl");
     let tree = logged(&path, |_| ());
     ask(&tree, |request| request.filter = vec!["lang:en".into()]).await.unwrap();
-    ask(&tree, |request| request.q = "grüße ".repeat(3000)).await.unwrap_err();
+    let wrong = |request: &mut QueryRequest| {
+        (request.q, request.filter) = ("grüße ".repeat(3000), vec![String::new(); 100_000]);
+    };
+    ask(&tree, wrong).await.unwrap_err();
     *tree.leaves[0].search.lock() = Mood::Fails(canopy_common::error::ErrorClass::DataLoss);
     ask(&tree, |request| request.priority = "batch".into()).await.unwrap();
     let probe = QueryRequest { corpus: "web".into(), q: "own".into(), ..Default::default() };
@@ -64,7 +67,7 @@ async fn answers_parts_and_errors_are_logged_with_what_they_were() {
     assert_eq!((whole.hits.len(), whole.filter.len(), whole.k), (10, 1, 10));
     assert!(whole.whole() && whole.phases.contains_key("search") && whole.took_ms > 0.0);
     assert_eq!((wrong.outcome.as_str(), wrong.hits.len()), ("INVALID_ARGUMENT", 0));
-    assert!(wrong.q.len() <= MAX_TEXT && wrong.q.starts_with("grüße"));
+    assert!(wrong.q.len() <= MAX_TEXT && wrong.q.starts_with("grüße") && wrong.filter.is_empty());
     assert_eq!((part.degraded.as_slice(), part.priority.as_str()), (&["partial".to_owned()][..], "batch"));
     assert_eq!(part.coverage.map(|covered| (covered.answered, covered.shards)), Some((1, 2)));
     assert_eq!(most_asked(&path, "web", 5).unwrap(), ["rust"], "a build warms with it");

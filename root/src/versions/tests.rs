@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use canopy_common::{drain::Drain, ids::Epoch};
 use canopy_format::{
     manifest::FORMAT,
+    signature::{SigningKey, Trusted},
     store::{Corpus, Ordering, VersionStore},
 };
 use canopy_topology::routing::{CorpusRouting, Pin, Routing, VersionRouting};
@@ -188,6 +189,28 @@ async fn what_can_not_be_opened_is_tried_again_and_told() {
     };
     soon(async { tokio::join!(opening, published) }).await;
     assert!(versions.corpus("web").is_ok());
+}
+
+#[tokio::test]
+async fn a_version_that_nobody_trusted_signed_is_told_as_one_that_will_not_open() {
+    let (_dir, store) = local();
+    publish(&store, |_| ()).await;
+    let key = SigningKey::from_seed(&[1; 32]).unwrap().public();
+    let store = store.trusting(Trusted::of([key]));
+    let versions = Versions::expecting(["web".to_owned()]);
+    let (drain, gauge) = (Drain::new(), gauge());
+    let opening = Opening { store: &store, cache_dir: "nowhere", drain: &drain, passed_over: &gauge };
+    let told = async {
+        while versions.hopeless().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        drain.start();
+    };
+    let routing = routing(Some(7)).into();
+    soon(async { tokio::join!(keep(&versions, &routing, opening), told) }).await;
+    let (corpus, version, why) = versions.hopeless().remove(0);
+    assert_eq!((corpus.as_str(), version), ("web", Version(7)));
+    assert!(why.contains("not signed"), "{why}");
 }
 
 #[tokio::test]
