@@ -152,6 +152,28 @@ async fn replicas_that_are_known_to_fail_are_not_asked_by_who_has_something_bett
     let before = searches(&tree);
     let gathered = ask_whole(&tree, &routing, &request(&tree, 0)).await;
     assert_eq!((gathered.decision, searches(&tree)), (Some(Decision::Lost), before));
+    // Well again, they are found so by shadows, since nothing else asks them.
+    for leaf in 0..2 {
+        tree.leaves[leaf].script(|script| script.fault = Fault::None);
+    }
+    let mut whole = 0;
+    for _ in 0..20 {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let gathered = ask_whole(&tree, &routing, &request(&tree, 0)).await;
+        whole += u32::from(gathered.decision != Some(Decision::Lost));
+    }
+    assert!(whole >= 10, "{whole}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_lost_when_no_time_is_left_for_another_search_is_answered_in_part() {
+    let tree = tree(Shape { leaves: 2, replicas: 1, ..Shape::default() });
+    tree.leaves[0]
+        .script(|script| (script.fault, script.start) = (Fault::Refuse(ErrorClass::Unavailable), ms(200)));
+    let request = request(&tree, 0);
+    let gathered = ask_whole(&tree, &tree.routing.clone(), &request).await;
+    assert!(gathered.decision != Some(Decision::Lost), "{:?}", gathered.decision);
+    assert_eq!(check(&tree.corpus, &request, &gathered).answered, 4);
 }
 
 #[tokio::test(start_paused = true)]

@@ -179,7 +179,7 @@ impl Run {
     /// What an attempt for so many shards of a branch usually takes.
     pub(super) fn usual(&self, branch: usize, shards: usize) -> Option<Duration> {
         let whole = shards == self.branches[branch].shards.len();
-        let class = self.hedges.branches[branch].class.as_ref().filter(|_| whole)?;
+        let class = self.hedges.branches.get(branch)?.class.as_ref().filter(|_| whole)?;
         class.with(|state| state.usual())
     }
 
