@@ -189,7 +189,8 @@ impl Keys for EtcdKeys {
             .with_limit(i64::try_from(count).unwrap_or(i64::MAX));
         let (from, below) = (self.etcd.key(prefix), self.etcd.key("").len());
         let mut found = self.ask(|mut client| async move { client.get(from, Some(newest)).await })?;
-        let mut lines: Vec<_> = found.take_kvs().into_iter().map(etcd_client::KeyValue::into_key_value).collect();
+        let mut lines: Vec<_> =
+            found.take_kvs().into_iter().map(etcd_client::KeyValue::into_key_value).collect();
         lines.reverse();
         let short = |key: Vec<u8>| String::from_utf8_lossy(&key).get(below..).unwrap_or_default().to_owned();
         Ok(lines.into_iter().map(|(key, value)| (short(key), value)).collect())
