@@ -34,6 +34,9 @@ use crate::{
     view::{Base, ShardView},
 };
 
+/// Longest that the proof by a query may take.
+const PROOF: Duration = Duration::from_secs(30);
+
 /// A version whose manifest was read.
 pub struct Release {
     /// Its table of contents.
@@ -131,7 +134,9 @@ impl Job {
             !stop.now() && self.goes_on(shards)
         });
         let probe = warm::probe(&view, &release.manifest, entry)?;
-        warm::check(&view, &probe, &stop).map_err(|failure| damaged(failure.message))?;
+        // Reading may have taken all of the time; a proof that was cut short is none.
+        let proof = Stop::new(Deadline::after(PROOF), Arc::default());
+        warm::check(&view, &probe, &proof).map_err(|failure| damaged(failure.message))?;
         let warming = warm::Warming {
             view: &view,
             manifest: &release.manifest,

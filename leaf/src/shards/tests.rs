@@ -6,7 +6,7 @@ use canopy_common::{
     error::ErrorClass,
     ids::{ShardId, Version},
 };
-use canopy_format::manifest::FORMAT;
+use canopy_format::manifest::{FORMAT, FileEntry};
 use canopy_proto::{
     SearchNode,
     v1::{SearchRequest, ShardReply},
@@ -14,6 +14,7 @@ use canopy_proto::{
 
 use super::{State, pace, status::Line, warm};
 use crate::{
+    config::LeafConfig,
     fixture::{self, Built, config, context, outcomes, pages, until},
     node::Parts,
     reply::outcome_word,
@@ -254,6 +255,27 @@ async fn a_query_of_death_that_was_asked_of_late_keeps_no_version_away() {
     let of_death = SearchRequest { collapse: "death".to_owned(), ..built.request("fox") };
     warming.sample(&[of_death, built.request("fox")], view, &|| true);
     assert!(asked.get() >= 4, "both, of both views: {}", asked.get());
+}
+
+#[tokio::test]
+async fn a_shard_proves_itself_also_when_reading_it_took_all_of_the_time() {
+    let built = Built::new(&pages(40), 1).await;
+    let mut manifest = built.manifest.clone();
+    // Its documents can't be read, and were built so: the checksums are right.
+    let is_store = |file: &&mut FileEntry| file.path.ends_with(".store");
+    let file = manifest.shards[0].files.iter_mut().find(is_store).unwrap();
+    let path = built.version_dir().join(&file.path);
+    for at in 0..40 {
+        flip(&path, at);
+    }
+    *file = FileEntry::of_file(&path, &file.path).unwrap();
+    fs::write(built.version_dir().join("manifest.json"), manifest.to_json()).unwrap();
+    for warm_ms in [10_000, 0] {
+        let warm_limit = canopy_common::config::Time::ms(warm_ms);
+        let (parts, _) = built.open(LeafConfig { warm_limit, ..config(1, 16) }).await;
+        let line = line(&parts, 0);
+        assert_eq!(line.state, State::Quarantined, "{warm_ms}: {}", line.last_error);
+    }
 }
 
 #[tokio::test]
