@@ -262,7 +262,8 @@ async fn a_shard_proves_itself_also_when_reading_it_took_all_of_the_time() {
     let built = Built::new(&pages(40), 1).await;
     let mut manifest = built.manifest.clone();
     // Its documents can't be read, and were built so: the checksums are right.
-    let is_store = |file: &&mut FileEntry| Path::new(&file.path).extension().is_some_and(|end| end == "store");
+    let is_store =
+        |file: &&mut FileEntry| Path::new(&file.path).extension().is_some_and(|end| end == "store");
     let file = manifest.shards[0].files.iter_mut().find(is_store).unwrap();
     let path = built.version_dir().join(&file.path);
     for at in 0..40 {
