@@ -90,3 +90,13 @@ pub async fn run(line: Line) -> Result<()> {
         Command::Config(command) => config::run(command),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn every_command_is_sound() {
+        super::Line::command().debug_assert();
+    }
+}

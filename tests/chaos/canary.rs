@@ -113,7 +113,7 @@ fn check(name: &str, came: &Came, most: f64) {
     println!("{name}: gone after {:?}; {new} of {} answers were its ({share} %)", came.took, old + new);
     assert_eq!(came.ended["outcome"], "rolled back", "{}", came.ended);
     assert!(came.ended["reason"].as_str().is_some_and(|it| it.contains("HARD BREACH")), "{}", came.ended);
-    let line = came.audit.lines().find(|line| line.contains("turns back")).unwrap_or_default();
+    let line = came.audit.lines().find(|line| line.contains("HARD BREACH")).unwrap_or_default();
     assert!(line.contains("HARD BREACH zero results 0.0000 -> 1.0000 (limit 0.0050, p "), "{}", came.audit);
     assert!(came.took <= Duration::from_mins(1), "{:?}", came.took);
     assert!(share <= most, "{share} % of the answers");

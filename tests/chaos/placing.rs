@@ -12,7 +12,7 @@ use crate::{
     stage::{self, EVERY},
 };
 
-const PLAN: &str = "[[steps]]\npercent = 100\nbake = '0s'\n";
+const PLAN: &str = "[[steps]]\npercent = 100\nbake = '0s'\nsample = 0\n";
 
 /// Shards that each leaf was asked since it started.
 async fn asked(served: &Served, leaves: &[&str]) -> BTreeMap<String, f64> {

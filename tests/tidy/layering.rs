@@ -30,7 +30,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("plotters", &["aggregator/lab"]),
     ("clap", &["cli", "bench"]),
     ("anyhow", &["cli", "tests", "bench"]),
-    ("object_store", &["indexer/format", "indexer"]),
+    ("object_store", &["indexer/format", "indexer", "tests"]),
     ("turmoil", &["tests"]),
     ("etcd-client", &["topology", "tests"]),
     (

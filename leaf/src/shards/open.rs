@@ -100,8 +100,7 @@ impl Job {
 
     fn open(&self, shards: &Shards) -> Result<Serving> {
         let Self { place, release, entry, .. } = self;
-        let shard = &place.shard;
-        let damaged = |reason: String| Error::Damaged { shard: shard.clone(), reason };
+        let damaged = |reason: String| Error::Damaged { shard: place.shard.clone(), reason };
         let state = |state| shards.board.update(place, |line| line.state = state);
         let point = |name| {
             if self.before.is_some() {
@@ -125,9 +124,9 @@ impl Job {
         state(State::Opening);
         let files = ShardFiles::map(open).map_err(|error| damaged(format!("it can't be mapped: {error}")))?;
         point("open.mapped");
-        let view = open_view(&files, shard, release.manifest.version, &release.schema, entry)?;
+        let view = open_view(&files, &place.shard, release.manifest.version, &release.schema, entry)?;
         state(State::Warming);
-        let stop = Stop::new(Deadline::after(self.warm), Arc::default());
+        let stop = within(self.warm);
         let mut steps = self.pace.steps();
         files.prefault(&mut || {
             steps.rest();
@@ -135,8 +134,7 @@ impl Job {
         });
         let probe = warm::probe(&view, &release.manifest, entry)?;
         // Reading may have taken all of the time; a proof that was cut short is none.
-        let proof = Stop::new(Deadline::after(PROOF), Arc::default());
-        warm::check(&view, &probe, &proof).map_err(|failure| damaged(failure.message))?;
+        warm::check(&view, &probe, &within(PROOF)).map_err(|failure| damaged(failure.message))?;
         let warming = warm::Warming {
             view: &view,
             manifest: &release.manifest,
@@ -160,6 +158,11 @@ impl Job {
         serving.source = Some(Source { version_dir: self.version_dir.clone(), entry: entry.clone() });
         Ok(serving)
     }
+}
+
+/// Stops after a time.
+fn within(time: Duration) -> Stop {
+    Stop::new(Deadline::after(time), Arc::default())
 }
 
 /// Opens verified files as a view.

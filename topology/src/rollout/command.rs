@@ -196,8 +196,9 @@ impl Turn {
             self.state.live = rollout.from;
         }
         rollout.stop = None;
+        let to = rollout.from.map_or_else(|| "nothing".to_owned(), |from| from.to_string());
         rollout.enter(Phase::Back { outcome, reason: reason.to_owned() });
-        self.audit(id, format!("turns back ({label}): {reason}"));
+        self.audit(id, format!("turns back to {to} ({label}): {reason}"));
     }
 
     /// Ends the rollout under way.

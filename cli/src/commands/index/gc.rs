@@ -31,7 +31,7 @@ pub struct Args {
     #[command(flatten)]
     service: Service,
     /// No topology service knows who serves from this store: only --keep protects
-    #[arg(long, conflicts_with_all = ["config", "address"])]
+    #[arg(long, conflicts_with_all = ["config", "addresses"])]
     without_service: bool,
     /// Print what it would remove, and remove nothing
     #[arg(long)]
