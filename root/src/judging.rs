@@ -1,7 +1,7 @@
 //! Judged queries of a version on trial: when the topology service tells this root to, it asks each of them of both versions,
 //! and tells the sums of nDCG@10 with what else it saw of the trial.
 //!
-//! The failure this prevents: a version whose answers are full, quick and wrong. Rules: they are asked as batch queries, [`AT_ONCE`] at a
+//! The failure this prevents: a version whose answers are full, quick and wrong. Rules: they are asked as batch queries, two at a
 //! time, with much time each, because what is measured is what is found and not how fast. A refusal for load is tried
 //! again and in the end costs the round, never the version; an answer that stays in part counts with what it has, and none as
 //! an answer without a hit: that is what people would get. A query that can't be asked at all says nothing of either. The

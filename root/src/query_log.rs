@@ -2,7 +2,7 @@
 //!
 //! The failure this prevents: a disk that is full or slow and takes the queries with it. Rules: a query that is sampled hands its
 //! record over and goes on; when the writer is behind, the record is dropped and counted. A write that fails is said once, what
-//! waits is dropped and counted, and it is tried again after [`PAUSE`]. Which queries are in the sample is decided by their
+//! waits is dropped and counted, and it is tried again after ten seconds. Which queries are in the sample is decided by their
 //! id, so that whoever sees one twice (a retry of the client) logs it twice or never. Our own queries (probes, shadows) are not
 //! logged. What people ask is theirs: files are for their owner only (mode 0600).
 //!

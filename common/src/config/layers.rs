@@ -108,7 +108,7 @@ impl Layers {
         Ok(())
     }
 
-    /// Adds `CANOPY__SECTION__KEY` variables (nested keys by further `__`), and what is still open from the [`STANDARD`] ones;
+    /// Adds `CANOPY__SECTION__KEY` variables (nested keys by further `__`), and what is still open from the standard ones;
     /// others are ignored.
     pub fn environment(&mut self, variables: impl IntoIterator<Item = (String, String)>) {
         let (own, others): (Vec<_>, Vec<_>) =

@@ -1,5 +1,5 @@
 //! What survives the topology service, as documents of JSON by key: one for each node and corpus, so that a change writes what
-//! changed and a newer build can read them. Where they lie is a [`Store`]: a file that one service has ([`file`]), or etcd,
+//! changed and a newer build can read them. Where they lie is a [`Store`]: a file that one service has ([`mod@file`]), or etcd,
 //! which several share (`etcd`, with the feature of that name).
 //!
 //! The failure this prevents: a service that writes over what another one decided. Rules of every store: a write is made as a
