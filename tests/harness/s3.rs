@@ -23,7 +23,10 @@ use hyper_util::{
     server::conn::auto::Builder,
 };
 use s3s::{auth::SimpleAuth, service::S3ServiceBuilder};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::{
+    sync::Mutex,
+    task::{JoinHandle, JoinSet},
+};
 
 use crate::{process::free_addresses, wait::wait_for};
 
@@ -85,16 +88,27 @@ impl S3 {
         let mut bound = NetIo::tcp().bind(&self.address).await.expect("its own port");
         self.address = bound.address.to_string();
         let counts = self.counts.clone();
+        // This server looks whether an object is there and then writes it; a real one does both at once.
+        let turns: Arc<Mutex<()>> = Arc::default();
         self.serving = Some(tokio::spawn(async move {
             let mut connections = JoinSet::new();
             while let Some(Ok(io)) = bound.incoming.next().await {
-                let (service, counts) = (service.clone(), counts.clone());
+                let (service, counts, turns) = (service.clone(), counts.clone(), turns.clone());
                 let counted = service_fn(move |request: http::Request<hyper::body::Incoming>| {
                     counts.all.fetch_add(1, Ordering::Relaxed);
                     if request.method() == http::Method::GET && request.uri().path().contains("/shards/") {
                         counts.shards.fetch_add(1, Ordering::Relaxed);
                     }
-                    Service::call(&service, request)
+                    let turn =
+                        request.headers().contains_key(http::header::IF_NONE_MATCH).then(|| turns.clone());
+                    let answered = Service::call(&service, request);
+                    async move {
+                        let _turn = match turn {
+                            Some(turns) => Some(turns.lock_owned().await),
+                            None => None,
+                        };
+                        answered.await
+                    }
                 });
                 connections.spawn(async move {
                     let server = Builder::new(TokioExecutor::new());

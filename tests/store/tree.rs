@@ -123,11 +123,13 @@ fn what_is_fetched_once_serves_again_with_the_store_there_and_away() {
         })
         .await;
         published.server.come_back().await;
-        let root = tree.root().clone();
-        wait_for("the tree to be ready", Duration::from_mins(1), || async {
-            (root.try_get("/healthz/ready").await?.status == 200).then_some(())
-        })
-        .await;
+        for node in ["root-0", "leaf-0", "leaf-1"] {
+            let page = tree.admin(node);
+            wait_for("the tree to be ready", Duration::from_mins(1), || async {
+                (page.try_get("/healthz/ready").await?.status == 200).then_some(())
+            })
+            .await;
+        }
         published.answers(tree.root()).await;
         tree.stop().await;
     });

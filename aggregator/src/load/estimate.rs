@@ -106,22 +106,30 @@ pub struct Reading {
     pub penalty: f64,
 }
 
-/// A smoothed value after one more sample.
-fn smoothed(before: Option<f64>, sample: f64) -> f64 {
-    before.map_or(sample, |before| before + NEW * (sample - before))
+/// A smoothed value after one more sample, which counts as `new`.
+fn smoothed(before: Option<f64>, sample: f64, new: f64) -> f64 {
+    before.map_or(sample, |before| before + new * (sample - before))
 }
 
 impl Estimate {
     /// A call was answered after `took`, of which it had waited `queued`.
     pub fn answered(&mut self, took: Duration, queued: Duration, now: Instant) {
+        let new = self.newness(now);
         self.would_take(took, now);
-        self.service = Some(smoothed(self.service, micros(took.saturating_sub(queued))));
-        self.answered = Some(smoothed(self.answered, micros(took)));
+        self.service = Some(smoothed(self.service, micros(took.saturating_sub(queued)), new));
+        self.answered = Some(smoothed(self.answered, micros(took), new));
     }
 
     fn would_take(&mut self, took: Duration, now: Instant) {
-        let before = self.response.map(|(before, _)| before);
-        self.response = Some((smoothed(before, micros(took)), now));
+        let (before, new) = (self.response.map(|(before, _)| before), self.newness(now));
+        self.response = Some((smoothed(before, micros(took), new), now));
+    }
+
+    /// Part of a new sample: the older what is known, the larger. A node that is asked now and then only, because its first
+    /// calls were slow, would else stand by them for many calls.
+    fn newness(&self, now: Instant) -> f64 {
+        let age = self.response.map_or(Duration::ZERO, |(_, at)| now.saturating_duration_since(at));
+        1.0 - (1.0 - NEW) * half(age, RESPONSE_HALF_LIFE)
     }
 
     /// A call was given up after `waited`, for no fault of its own: it would have taken longer. Never improves.
@@ -131,13 +139,13 @@ impl Estimate {
         }
         let served = micros(waited) - Fading::now(self.wait, None, now);
         if self.service.is_none_or(|before| served > before) {
-            self.service = Some(smoothed(self.service, served.max(0.0)));
+            self.service = Some(smoothed(self.service, served.max(0.0), NEW));
         }
     }
 
     /// A call took so many times as long as is usual for its class.
     pub fn compared(&mut self, relative: f64) {
-        self.relative = Some(smoothed(self.relative, relative.clamp(0.0, MOST_RELATIVE)));
+        self.relative = Some(smoothed(self.relative, relative.clamp(0.0, MOST_RELATIVE), NEW));
     }
 
     /// A reply said how long it waited and how many calls were in flight; `own` of them are ours.
@@ -284,6 +292,21 @@ mod tests {
         );
         tokio::time::advance(Duration::from_mins(10)).await;
         assert_eq!(cost(&estimate, 0), 8000, "nothing stands for ever");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_beginning_is_forgotten_by_few_calls_where_few_come() {
+        let mut estimate = Estimate::default();
+        estimate.answered(MS(200), MS(0), Instant::now());
+        for _ in 0..4 {
+            tokio::time::advance(MS(3000)).await;
+            estimate.answered(MS(8), MS(0), Instant::now());
+        }
+        let after = estimate.read(Instant::now()).service.unwrap();
+        assert!(after < 30_000.0, "{after}");
+        // Of those that come one after the other no single one says much.
+        estimate.answered(MS(200), MS(0), Instant::now());
+        assert!(estimate.read(Instant::now()).service.unwrap() < 55_000.0);
     }
 
     #[tokio::test(start_paused = true)]
