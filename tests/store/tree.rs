@@ -78,6 +78,7 @@ impl Published {
             let asked = [("q", word), ("timeout_ms", "60000"), ("completion", "all")];
             let answered = root.search("web", &asked).await.ok();
             answered.adds_up();
+            assert!(answered.json["coverage"]["complete"] == true, "{word}: {:#}", answered.json["coverage"]);
             assert_eq!(answered.places(), expected.hits.into_iter().take(10).collect::<Vec<_>>(), "{word}");
             assert_eq!(answered.documents().0, oracle.documents());
             found += answered.hits().count();
@@ -123,13 +124,22 @@ fn what_is_fetched_once_serves_again_with_the_store_there_and_away() {
         })
         .await;
         published.server.come_back().await;
-        for node in ["root-0", "leaf-0", "leaf-1"] {
+        // A leaf says that it is ready as soon as every shard was brought or not, and tries again what was not.
+        for node in ["leaf-0", "leaf-1"] {
             let page = tree.admin(node);
-            wait_for("the tree to be ready", Duration::from_mins(1), || async {
-                (page.try_get("/healthz/ready").await?.status == 200).then_some(())
+            wait_for("every shard to serve", Duration::from_mins(2), || async {
+                let status = page.try_get("/status").await?.json;
+                let lines = status["shards"].as_array()?;
+                let serving = lines.iter().filter(|line| line["state"] == "serving").count();
+                (serving == SHARDS as usize).then_some(())
             })
             .await;
         }
+        let root = tree.root().clone();
+        wait_for("the root to be ready", Duration::from_mins(1), || async {
+            (root.try_get("/healthz/ready").await?.status == 200).then_some(())
+        })
+        .await;
         published.answers(tree.root()).await;
         tree.stop().await;
     });
