@@ -64,7 +64,13 @@ dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 cargo run --release --locked -- quickstart --once --json --dir "$dir" >"$dir/answer.json"
 grep -q '"complete": true' "$dir/answer.json"
-printf '[topology]\nstore = "etcd://127.0.0.1:2379/canopy"\nnodes = [{ id = "t", role = "topology", address = "127.0.0.1:47999" }]\n' >"$dir/etcd.toml"
+cat >"$dir/etcd.toml" <<END
+[store]
+url = "$dir"
+[topology]
+store = "etcd://127.0.0.1:2379/canopy"
+nodes = [{ id = "t", role = "topology", address = "127.0.0.1:47999" }]
+END
 if cargo run --release --locked -- topology -c "$dir/etcd.toml" >"$dir/refused" 2>&1; then exit 1; fi
 grep -q 'cargo build --release --features etcd' "$dir/refused"
 step "done"
