@@ -171,9 +171,7 @@ impl Gatherer {
     ) -> Gathered {
         let mut run = run::Run::new(self.clone(), context.clone(), routing.clone(), request);
         run.narrow();
-        run.begin();
-        let decision = run.finish().await;
-        run.into_gathered(decision)
+        run.complete().await
     }
 
     /// The same, for a caller that can ask something else: it ends with [`Decision::Lost`] as soon as a shard can't be had,
@@ -190,9 +188,7 @@ impl Gatherer {
         if run.is_hopeless() {
             return run.into_gathered(Decision::Lost);
         }
-        run.begin();
-        let decision = run.finish().await;
-        run.into_gathered(decision)
+        run.complete().await
     }
 
     /// What two versions have in common.

@@ -20,15 +20,26 @@ pub struct Load {
 impl Load {
     /// Sends a query every `every`; `None` is a connection that failed.
     pub fn start(api: Api, every: Duration, parameters: &[(&str, &str)]) -> Self {
-        let (stop, path) = (Arc::new(AtomicBool::new(false)), path("web", parameters));
+        let path = path("web", parameters);
+        Self::asking(every, move |_| {
+            let (api, path) = (api.clone(), path.clone());
+            async move { api.try_get(&path).await }
+        })
+    }
+
+    /// Asks every `every`, whatever becomes of those before; `ask` is given the number of the query.
+    pub fn asking<F>(every: Duration, ask: impl Fn(usize) -> F + Send + 'static) -> Self
+    where
+        F: Future<Output = Option<Answered>> + Send + 'static,
+    {
+        let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
         let task = tokio::spawn(async move {
             let mut ticks = tokio::time::interval(every);
             let mut sent: Vec<JoinHandle<Option<Answered>>> = Vec::new();
             while !stopped.load(Ordering::Relaxed) {
                 ticks.tick().await;
-                let (api, path) = (api.clone(), path.clone());
-                sent.push(tokio::spawn(async move { api.try_get(&path).await }));
+                sent.push(tokio::spawn(ask(sent.len())));
             }
             let mut answers = Vec::new();
             for one in sent {

@@ -1,13 +1,7 @@
 //! Every process restarted, one after the other, under load, as an operator does it for a new release: no query fails or lacks
 //! anything, whatever phase of it meets the process that leaves; and afterwards nobody does most of the work.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::time::Duration;
 
 use canopy_common::config::Time;
 use canopy_tests::{
@@ -17,10 +11,10 @@ use canopy_tests::{
     process::Signal,
     wait::wait_for,
 };
-use tokio::{task::JoinHandle, time::Instant};
+use tokio::time::Instant;
 
 use crate::{
-    load::pass,
+    load::{Load, pass},
     served::{PATIENCE, Served, store},
     stage,
 };
@@ -35,12 +29,7 @@ const ASKED: [(&str, &str); 4] =
     [("q", "river OR garden"), ("timeout_ms", "20000"), ("completion", "all"), ("k", "20")];
 const LAME_DUCK: Duration = Duration::from_millis(1500);
 
-/// Queries at a steady rate through a balancer: it asks only roots whose check says yes, and another one when a connection fails.
-struct Balanced {
-    stop: Arc<AtomicBool>,
-    task: JoinHandle<Vec<Option<Answered>>>,
-}
-
+/// One query through a balancer: it asks only roots whose check says yes, and another one when a connection fails.
 async fn one(roots: &[Api], first: usize) -> Option<Answered> {
     let path = path("web", &ASKED);
     let mut last = None;
@@ -57,33 +46,6 @@ async fn one(roots: &[Api], first: usize) -> Option<Answered> {
         }
     }
     last
-}
-
-impl Balanced {
-    fn start(roots: Vec<Api>, every: Duration) -> Self {
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopped = stop.clone();
-        let task = tokio::spawn(async move {
-            let mut ticks = tokio::time::interval(every);
-            let mut sent: Vec<JoinHandle<Option<Answered>>> = Vec::new();
-            while !stopped.load(Ordering::Relaxed) {
-                ticks.tick().await;
-                let (roots, first) = (roots.clone(), sent.len());
-                sent.push(tokio::spawn(async move { one(&roots, first).await }));
-            }
-            let mut answers = Vec::new();
-            for one in sent {
-                answers.push(one.await.expect("a task"));
-            }
-            answers
-        });
-        Self { stop, task }
-    }
-
-    async fn finish(self) -> Vec<Option<Answered>> {
-        self.stop.store(true, Ordering::Relaxed);
-        self.task.await.expect("a task")
-    }
 }
 
 /// Searches of shards that each leaf has begun.
@@ -115,7 +77,13 @@ fn every_process_is_restarted_and_no_query_notices() {
         served.first(only).await;
         let roots: Vec<Api> = (0..2).map(|root| served.fleet.admin(&format!("root-{root}"))).collect();
         let leaves: Vec<Api> = (0..4).map(|leaf| served.fleet.admin(&format!("leaf-{leaf}"))).collect();
-        let load = Balanced::start(roots.clone(), Duration::from_millis(by_form(100, 60, 20)));
+        let load = {
+            let roots = roots.clone();
+            Load::asking(Duration::from_millis(by_form(100, 60, 20)), move |first| {
+                let roots = roots.clone();
+                async move { one(&roots, first).await }
+            })
+        };
         let mut nodes: Vec<String> = (0..4).map(|leaf| format!("leaf-{leaf}")).collect();
         nodes.extend(["aggregator-0", "aggregator-1", "root-0", "root-1", "topology-0"].map(str::to_owned));
         for id in &nodes {

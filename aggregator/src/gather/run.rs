@@ -18,7 +18,7 @@ use tokio::{
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use super::{
-    Decision, Gatherer,
+    Decision, Gathered, Gatherer,
     attempt::{Attempt, Calls, Said},
     completion::{Completion, Verdict},
     event::Event,
@@ -128,6 +128,13 @@ impl Run {
                 return self.widen(decision).await;
             }
         }
+    }
+
+    /// Sends what was planned, and what came of it once that is decided.
+    pub async fn complete(mut self) -> Gathered {
+        self.begin();
+        let decision = self.finish().await;
+        self.into_gathered(decision)
     }
 
     /// Runs until it is decided, or until something settled has waited for `linger` to be passed on (`None`).
