@@ -20,6 +20,7 @@ use crate::{
     plan,
     request::Wanted,
     search::{Asked, Root, Trail},
+    versions::CorpusState,
 };
 
 /// What came of a pass.
@@ -91,6 +92,13 @@ impl Root {
         }
         answer.took_ms = trail.timeline.took_ms();
         Ok(Got::Answer(answer.into()))
+    }
+
+    /// Whether a query can be asked of a version, by what it says.
+    pub(crate) async fn reads(&self, asked: &Asked, corpus: &Arc<CorpusState>) -> bool {
+        let Ok(wanted) = Wanted::check(&asked.request, corpus, &self.config) else { return false };
+        let Ok(context) = context(asked, &wanted) else { return false };
+        self.reader.read(&asked.request, corpus, context.deadline, self.clock.now_us()).await.is_ok()
     }
 
     /// Searches, whole or not at all where another version may do better. `spent`: by an earlier pass.

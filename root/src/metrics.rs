@@ -78,7 +78,7 @@ impl Metrics {
             repinned: counters(
                 registry,
                 "canopy_root_repinned_total",
-                "queries whose version could not answer them whole and that were asked again; control: of their own version",
+                "queries whose version could not answer them whole, or refused them alone, and that were asked again; control: of their own version",
                 "reason",
             ),
         };

@@ -8,13 +8,16 @@
 //! * Only who left the choice to the pins is given another version. `version=N` is answered from N or says what is missing; a
 //!   cursor's version that is gone is a cursor that expired.
 //! * It counts against the version that could not answer, not for it ([`crate::trial`]).
+//! * A query that one version refuses by what it says, and the version that serves would not, is good: a field that was lost, or
+//!   is of another kind by now, is the version's fault. It is asked again too, and counts as an error of the version. A query
+//!   that both refuse is its author's.
 //! * The parts of a comparison are asked of the leaves that hold both versions. A query of the control arm that can't be had
 //!   whole there is asked again of everybody who holds its version, so that being compared costs nobody an answer.
 
 use std::sync::Arc;
 
 use canopy_aggregator::gather::{Decision, Gathered};
-use canopy_common::{coverage::Outcome, ids::Version, request::RequestContext};
+use canopy_common::{coverage::Outcome, error::ErrorClass, ids::Version, request::RequestContext};
 use canopy_proto::{convert, v1};
 use canopy_topology::routing::RoutingSnapshot;
 
@@ -31,6 +34,8 @@ use crate::{
 const SECOND: u64 = 1 << 15;
 /// Longest reason that is kept, characters.
 const REASON: usize = 200;
+/// Why a query is asked again that its version refused by what it says.
+pub(crate) const REFUSED: &str = "refused";
 
 /// What one query goes by.
 pub struct Pinned {
@@ -53,7 +58,7 @@ pub struct Repinned {
     pub from: Version,
     /// Why, from a closed list.
     pub why: &'static str,
-    /// What was missing first, in words.
+    /// What was missing or wrong first, in words.
     pub words: String,
 }
 
@@ -71,6 +76,13 @@ impl Pinned {
             (true, false) => "failing",
             (false, _) => "lost",
         })
+    }
+}
+
+impl Repinned {
+    /// Whether its version refused it, rather than answered a part.
+    pub(crate) fn refused(&self) -> bool {
+        self.why == REFUSED
     }
 }
 
@@ -112,13 +124,34 @@ impl Root {
         self.versions.state(name, serves)
     }
 
-    /// Pins it to what answers instead, by the newest snapshot. `why` is from a closed list.
-    pub(crate) fn repin(&self, pinned: Pinned, trail: &mut Trail, why: &'static str) -> Pinned {
+    /// What is wrong with a query by its version alone: one that is refused by what it says, and would not be by the version that
+    /// answers instead.
+    pub(crate) async fn refused_alone(
+        &self,
+        pinned: &Pinned,
+        asked: &Asked,
+        error: &Error,
+    ) -> Option<String> {
+        let Error::Refused(failure) = error else { return None };
+        let from = pinned.corpus.manifest.version;
+        let other = pinned.other.as_ref().filter(|other| other.manifest.version != from)?;
+        let by_what_it_says = failure.class == ErrorClass::InvalidArgument;
+        (by_what_it_says && self.reads(asked, other).await)
+            .then(|| failure.message.chars().take(REASON).collect())
+    }
+
+    /// Pins it to what answers instead, by the newest snapshot. `why` is from a closed list; `words`: what was wrong first.
+    pub(crate) fn repin(
+        &self,
+        pinned: Pinned,
+        trail: &mut Trail,
+        why: &'static str,
+        words: String,
+    ) -> Pinned {
         let from = pinned.corpus.manifest.version;
         let corpus = pinned.other.unwrap_or(pinned.corpus);
         let to = corpus.manifest.version;
         self.metrics.repinned.with_label_values(&[if from == to { "control" } else { why }]).inc();
-        let words = missing(&corpus, &trail.gathered);
         if let Some(unlogged) = self.incidents.due("repinned").filter(|_| from != to) {
             let corpus = &corpus.manifest.corpus;
             tracing::warn!(corpus, %from, %to, why, words, unlogged, "a version could not answer whole");
@@ -150,7 +183,12 @@ impl Repinned {
     /// What the answer says of it; nothing when the version is the same.
     pub(crate) fn warning(&self, corpus: &CorpusState) -> Option<Warning> {
         let to = corpus.manifest.version;
-        let message = format!("answered from {to}, because {} could not be answered whole", self.from);
+        let from = self.from;
+        let message = if self.refused() {
+            format!("answered from {to}, because {from} refuses the query: {}", self.words)
+        } else {
+            format!("answered from {to}, because {from} could not be answered whole")
+        };
         (self.from != to).then(|| Warning { code: "repinned".to_owned(), message, query: String::new() })
     }
 }
@@ -162,7 +200,7 @@ fn unheld(gathered: &Gathered) -> bool {
 }
 
 /// The first shard that was lost, in words.
-fn missing(corpus: &CorpusState, gathered: &Gathered) -> String {
+pub(crate) fn missing(corpus: &CorpusState, gathered: &Gathered) -> String {
     let lost = |reply: &&v1::ShardReply| {
         matches!(convert::outcome(reply), Outcome::Unavailable | Outcome::Failed(_))
     };

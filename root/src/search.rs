@@ -29,7 +29,7 @@ use crate::{
     ladder::{Degradation, Step},
     language::Reader,
     metrics::Metrics,
-    pin::Repinned,
+    pin::{self, Repinned},
     query_log::{self, QueryLog},
     timeline::Timeline,
     trial::{Trials, Tried},
@@ -178,11 +178,16 @@ impl Root {
     async fn admitted(&self, asked: &Asked, trail: &mut Trail, step: Step) -> Result<Answer> {
         let mut pinned = self.pin(asked, trail)?;
         loop {
-            match self.ask(asked, trail, step, &pinned).await? {
-                Got::Answer(answer) => return Ok(*answer),
-                // The second has no other, so it is the last.
-                Got::Lost(why) => pinned = self.repin(pinned, trail, why),
-            }
+            // The second has no other, so it is the last.
+            let (why, words) = match self.ask(asked, trail, step, &pinned).await {
+                Ok(Got::Answer(answer)) => return Ok(*answer),
+                Ok(Got::Lost(why)) => (why, pin::missing(&pinned.corpus, &trail.gathered)),
+                Err(error) => match self.refused_alone(&pinned, asked, &error).await {
+                    Some(words) => (pin::REFUSED, words),
+                    None => return Err(error),
+                },
+            };
+            pinned = self.repin(pinned, trail, why, words);
         }
     }
 }

@@ -9,16 +9,16 @@
 //! queries on the same leaves, a few at a time. So what is tried costs the people who ask nothing; and the pair is fair: the
 //! live answer, interactive, with its snippets and hedged over all, would look better than its shadow whatever the version.
 //!
-//! Rules: an error counts when it could be the version's fault, so neither bad input nor a refusal for load; a version that could
-//! not answer whole counts as a part, although the other one answered instead ([`crate::pin`]); a query whose client names the
-//! version is no part of a trial. Sums are given away when they are taken, so that every query is told once.
+//! Rules: an error counts when it could be the version's fault, so neither bad input nor a refusal for load; but input that is bad
+//! under the new version alone counts as its error, and a version that could not answer whole as a part, although the other one
+//! answered instead ([`crate::pin`]); a query whose client names the version is no part of a trial. Sums are given away when they are taken, so that every query is told once.
 
 mod shadow;
 
 use std::sync::Arc;
 
 use canopy_aggregator::gather::Gatherer;
-use canopy_common::ids::Version;
+use canopy_common::{error::ErrorClass, ids::Version};
 use canopy_topology::{
     gates::{Arm, judged::Paired, wire::Seen},
     routing::{Part, RoutingSnapshot, Trial},
@@ -114,13 +114,39 @@ pub(crate) fn counts(result: &Result<Answer>) -> bool {
     }
 }
 
-/// Counts a query in its arm; `lost`: its version could not answer it whole, whatever came of it in the end.
-fn record(arm: &mut Arm, result: &Result<Answer>, took_ms: f64, lost: bool) {
+/// Whether a version refuses what is asked: the new one's fault where the other one does not.
+pub(crate) fn refuses(result: &Result<Answer>) -> bool {
+    matches!(result, Err(Error::Refused(failure)) if failure.class == ErrorClass::InvalidArgument)
+}
+
+/// What its version did to a query, whatever came of it in the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    /// Nothing.
+    None,
+    /// It could not answer it whole.
+    Lost,
+    /// It refused it alone.
+    Refused,
+}
+
+impl Fault {
+    fn of(trail: &Trail) -> Self {
+        match &trail.repinned {
+            None => Self::None,
+            Some(repinned) if repinned.refused() => Self::Refused,
+            Some(_) => Self::Lost,
+        }
+    }
+}
+
+/// Counts a query in its arm.
+fn record(arm: &mut Arm, result: &Result<Answer>, took_ms: f64, fault: Fault) {
     arm.queries += 1;
-    match result {
-        Err(_) => arm.errors += 1,
-        Ok(_) if lost => arm.partial += 1,
-        Ok(answer) => {
+    match (result, fault) {
+        (Err(_), _) | (_, Fault::Refused) => arm.errors += 1,
+        (Ok(_), Fault::Lost) => arm.partial += 1,
+        (Ok(answer), Fault::None) => {
             arm.partial += u64::from(!answer.coverage.complete);
             arm.zero_results += u64::from(answer.hits.is_empty());
         }
@@ -160,9 +186,10 @@ impl Root {
     /// A query has ended: counts it in its trial, and asks both versions again when it is to be shadowed.
     pub(crate) fn tried(self: &Arc<Self>, asked: &Asked, trail: &Trail, result: &Result<Answer>) {
         let Some(Tried { trial, part, comparable }) = trail.tried else { return };
-        let lost = trail.repinned.is_some();
-        // A version that can't answer is at fault, also where nothing can be compared.
-        if !counts(result) || !(comparable || lost && part == Part::Treatment) {
+        let fault = Fault::of(trail);
+        // A version that can't answer is at fault, also where nothing can be compared; what it refused, whatever came after.
+        let at_fault = fault != Fault::None && part == Part::Treatment;
+        if !(counts(result) || fault == Fault::Refused) || !(comparable || at_fault) {
             return;
         }
         let (corpus, took_ms) = (&asked.request.corpus, trail.timeline.took_ms());
@@ -175,7 +202,7 @@ impl Root {
         self.trials.change(corpus, &trial, |seen| {
             let seen = &mut seen.comparison;
             let arm = if part == Part::Treatment { &mut seen.treatment } else { &mut seen.control };
-            record(arm, result, took_ms, lost);
+            record(arm, result, took_ms, fault);
         });
     }
 }

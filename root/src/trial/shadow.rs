@@ -11,7 +11,7 @@ use canopy_topology::{
 use tokio::time::Instant;
 use tracing::Instrument;
 
-use super::{counts, record};
+use super::{Fault, counts, record, refuses};
 use crate::{
     answer::Answer,
     error::Result,
@@ -41,7 +41,8 @@ impl Root {
                 (root.ask_version(&request, trial.control, Some(trial.version)).await, new)
             };
             drop(place);
-            if counts(&old.0) && counts(&new.0) {
+            // What the new version alone refuses was good.
+            if counts(&old.0) && (counts(&new.0) || refuses(&new.0)) {
                 root.compared(&request.corpus, &trial, &old, &new);
             }
         };
@@ -73,8 +74,8 @@ impl Root {
     fn compared(&self, corpus: &str, trial: &Trial, old: &Said, new: &Said) {
         self.trials.change(corpus, trial, |seen| {
             let seen = &mut seen.comparison;
-            record(&mut seen.control, &old.0, old.1, false);
-            record(&mut seen.treatment, &new.0, new.1, false);
+            record(&mut seen.control, &old.0, old.1, Fault::None);
+            record(&mut seen.treatment, &new.0, new.1, Fault::None);
             // Of parts it can't be said what the versions would have had in common.
             if let (Ok(old), Ok(new)) = (&old.0, &new.0)
                 && old.coverage.complete

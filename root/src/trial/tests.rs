@@ -47,6 +47,14 @@ fn route(tree: &Tree, shadow: u32, share: u32, compared: u32, held: [&[u32]; 2])
     tree.root.routing.publish(RoutingSnapshot { epoch, corpora, nodes: now.nodes.clone() });
 }
 
+/// The new version's schema has lost a field.
+fn without_host(tree: &Tree) {
+    let mut state = fixture::corpus(2, 30);
+    state.manifest.version = Version(VERSION + 1);
+    state.manifest.schema.fields.retain(|field| field.name != "host");
+    tree.root.versions.publish(state);
+}
+
 /// Both versions are held by all leaves.
 fn on_trial(shadow: u32, share: u32) -> Tree {
     two_versions(shadow, share, share, [&[0, 1], &[0, 1]])
@@ -303,4 +311,46 @@ async fn a_root_without_a_versions_statistics_never_serves_it() {
     assert!(searches(&tree, 0).iter().chain(&searches(&tree, 1)).all(|request| request.version == VERSION));
     assert_eq!(seen(&tree).treatment.queries, 0, "nothing was tried");
     assert_eq!(tree.root.versions.resident().len(), 1, "and the topology is told so");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_new_version_alone_refuses_is_its_error_and_answered_by_the_other() {
+    let tree = two_versions(0, ALL_QUERIES - 1, 0, [&[0, 1], &[0]]);
+    without_host(&tree);
+    let filtered = |request: &mut QueryRequest| request.filter = vec!["host:example.org".to_owned()];
+    let sorted = |request: &mut QueryRequest| request.sort = "host".to_owned();
+    for answer in [ask(&tree, filtered).await, ask(&tree, sorted).await] {
+        let answer = answer.unwrap();
+        assert!(answer.coverage.complete && answer.version.wanted == VERSION);
+        assert_eq!(answer.warnings[0].code, "repinned");
+        let message = &answer.warnings[0].message;
+        assert!(message.starts_with("answered from v7, because v8 refuses the query: "), "{message}");
+        assert!(message.contains("host"), "{message}");
+    }
+    assert_eq!(repinned(&tree, "refused"), 2);
+    let comparison = seen(&tree);
+    assert_eq!((comparison.treatment.queries, comparison.treatment.errors), (2, 2));
+    // What both refuse is its author's fault, and what is asked of the version by name is refused.
+    let unknown = |request: &mut QueryRequest| request.filter = vec!["nonsense:1".to_owned()];
+    assert_eq!(ask(&tree, unknown).await.unwrap_err().http_status(), 400);
+    let named = ask(&tree, |request| {
+        filtered(request);
+        request.version = VERSION + 1;
+    });
+    assert_eq!(named.await.unwrap_err().http_status(), 400);
+    assert_eq!((repinned(&tree, "refused"), seen(&tree).treatment.queries), (2, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shadow_that_the_new_version_alone_refuses_is_its_error() {
+    let tree = on_trial(ALL_QUERIES, 0);
+    without_host(&tree);
+    for filter in ["host:example.org", "nonsense:1"] {
+        let _refused_or_not = ask(&tree, |request| request.filter = vec![filter.to_owned()]).await;
+        shadows(&tree).await;
+    }
+    let comparison = seen(&tree);
+    assert_eq!((comparison.control.queries, comparison.control.errors), (1, 0));
+    assert_eq!((comparison.treatment.queries, comparison.treatment.errors), (1, 1));
+    assert_eq!(comparison.overlap.queries, 0);
 }
