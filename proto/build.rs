@@ -16,6 +16,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     tonic_prost_build::configure()
         .bytes(".canopy.topology.v1.RoutingUpdate.document")
         .btree_map(".canopy.topology.v1.JudgedQuery.gains")
+        .btree_map(".canopy.topology.v1.StartRollout.shards")
         .bytes(".canopy.search.v1.SearchRequest.query_id")
         .compile_fds(descriptors)?;
     Ok(())

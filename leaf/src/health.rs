@@ -2,8 +2,11 @@
 //!
 //! Ready means: it would answer. The check runs a real query on every shard that is served, on the search threads and
 //! through their queue, so that stuck threads show; its result is kept for a second (a failure for a tenth of one), so
-//! that probes cost next to nothing. A leaf that still opens shards, serves none, or is leaving is not ready; one with a quarantined shard is,
-//! because the others answer and callers are told of that one. Liveness is the process' own and depends on nobody.
+//! that probes cost next to nothing. A leaf that still opens shards, serves none of those it should hold, or is leaving is not
+//! ready. One that should hold nothing (a spare) is, since it does all that is asked of it. So is one where a shard failed or is
+//! quarantined while others answer: to turn it away would take the sound ones too, and callers are told of that one. What
+//! it lacks is in its status (`lacking`), which `canopy status` counts as not well. Liveness is the process' own and depends
+//! on nobody.
 
 use std::{sync::Arc, time::Duration};
 
@@ -48,14 +51,18 @@ impl LeafHealth {
         let board = &self.parts.shards.board;
         let counts = board.counts();
         let of = |state| counts.get(&state).copied().unwrap_or(0);
-        if counts.is_empty() {
-            return Err("no shard is placed on this leaf".to_owned());
+        let nothing = !board.wants_any();
+        if nothing && !board.settled() {
+            return Err("it is not known yet what this leaf should hold".to_owned());
+        }
+        if nothing && !self.parts.routing.now().nodes.contains_key(&self.parts.shards.node) {
+            return Err("the topology does not know this leaf".to_owned());
         }
         if !board.settled() {
             return Err(format!("opening: {} shards to go, {} serve", board.opening(), of(State::Serving)));
         }
         let servings: Vec<_> = self.parts.shards.directory.snapshot().all().cloned().collect();
-        if servings.is_empty() {
+        if servings.is_empty() && !nothing {
             let (bad, failed) = (of(State::Quarantined), of(State::Failed));
             return Err(format!("no shard serves: {bad} quarantined, {failed} could not be opened"));
         }
@@ -97,7 +104,7 @@ fn probe(parts: &Arc<Parts>, servings: &[Arc<Serving>], deadline: Deadline) -> R
             Some(failure) => return Err(format!("shard {}: {failure}", serving.view.shard)),
         }
     }
-    if answered > 0 { Ok(()) } else { Err("no shard answers".to_owned()) }
+    if answered > 0 || servings.is_empty() { Ok(()) } else { Err("no shard answers".to_owned()) }
 }
 
 impl Health for LeafHealth {
@@ -137,6 +144,7 @@ impl Health for LeafHealth {
             "busiest": load::busiest(&parts.shards, BUSIEST),
             "views": parts.shards.leases.len(),
             "shards": parts.shards.board.to_json(),
+            "lacking": parts.shards.board.lacking_json(),
             "passed_over": parts.shards.board.passed_over(),
         })
     }

@@ -114,6 +114,7 @@ impl Shards {
                     "shard {shown} could not be opened at {}: {}",
                     self.node, line.last_error
                 )),
+                State::Void => refused(format!("{version} has no shard {shown}")),
                 state => {
                     refused(format!("shard {shown} is not open yet at {}: {}", self.node, state.as_str()))
                 }

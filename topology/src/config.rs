@@ -19,7 +19,7 @@ use store::StoreAddress;
 /// Longest name of a machine, bytes.
 const LONGEST_HOST: usize = 253;
 /// Most shards of one group; part of the layout's contract.
-const MAX_SHARDS_PER_GROUP: u32 = 1024;
+pub(crate) const MAX_SHARDS_PER_GROUP: u32 = 1024;
 
 /// The section.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

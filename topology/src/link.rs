@@ -49,6 +49,8 @@ pub enum Progress {
     Resident,
     /// It answers, not for long.
     Retiring,
+    /// The version has no such shard: nothing is to be held.
+    Void,
     /// It can't be had.
     Failed {
         /// Why.

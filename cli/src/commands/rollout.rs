@@ -6,6 +6,7 @@ mod show;
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use anyhow::{Result, anyhow};
+use canopy_common::ids::Version;
 use canopy_format::store::VersionStore;
 use canopy_proto::topology::{
     AbortRollout, PauseRollout, ResumeRollout, Rollback, StartRollout, command_request::Command as Asked,
@@ -156,17 +157,21 @@ pub async fn rollback(args: RollbackArgs) -> Result<()> {
     ask(&of, Asked::Rollback(Rollback { corpus, to: to.unwrap_or(0), reason, at_once })).await
 }
 
-/// Whether the store of the configuration file has the version. Errors: it has not, and what it has. A store that this machine
-/// can't read says nothing: leaves and roots may.
-async fn exists(service: &Service, corpus: &str, version: u64) -> Result<()> {
-    let Some(config) = service.config() else { return Ok(()) };
-    let known = match store::settings(None, Some(config)).and_then(|settings| store::open(&settings)) {
-        Ok(store) => store.versions(corpus).await,
-        Err(_) => return Ok(()),
-    };
-    let Ok(known) = known else { return Ok(()) };
-    if known.is_empty() || known.iter().any(|known| known.0 == version) {
-        return Ok(());
+/// How many shards a version has, by group; empty: not known.
+type Shards = BTreeMap<String, u32>;
+
+/// Whether the store of the configuration file has the version, and what shards it has there. Errors: it has not, and what it
+/// has. A store that this machine can't read says nothing: leaves and roots may.
+async fn exists(service: &Service, corpus: &str, version: u64) -> Result<Shards> {
+    let Some(config) = service.config() else { return Ok(Shards::default()) };
+    let opened = store::settings(None, Some(config)).and_then(|settings| store::open(&settings));
+    let Ok(store) = opened else { return Ok(Shards::default()) };
+    let Ok(known) = store.versions(corpus).await else { return Ok(Shards::default()) };
+    if known.iter().any(|known| known.0 == version) {
+        return Ok(shards_in(&store, corpus, version).await);
+    }
+    if known.is_empty() {
+        return Ok(Shards::default());
     }
     let newest: Vec<String> = known.iter().rev().take(8).map(ToString::to_string).collect();
     let newest = newest.join(", ");
@@ -174,6 +179,12 @@ async fn exists(service: &Service, corpus: &str, version: u64) -> Result<()> {
         "v{version} of {corpus} is not in the store: removed by `canopy index gc`, or never built; it has {newest}{}",
         if known.len() > 8 { " and older" } else { "" }
     ))
+}
+
+/// What shards a version has, where that can be read.
+async fn shards_in(store: &VersionStore, corpus: &str, version: u64) -> Shards {
+    let Ok(manifest) = store.manifest(corpus, Version(version)).await else { return Shards::default() };
+    manifest.layouts.iter().map(|layout| (layout.group.clone(), layout.shards)).collect()
 }
 
 async fn ask(args: &CorpusArgs, command: Asked) -> Result<()> {
@@ -202,7 +213,10 @@ async fn start(args: StartArgs) -> Result<()> {
             return Err(anyhow!("which version? hint: --version N, or --store URL for the newest"));
         }
     };
-    exists(&args.service, &args.corpus, version).await?;
+    let mut shards = exists(&args.service, &args.corpus, version).await?;
+    if let (true, Some(store)) = (shards.is_empty(), &args.store) {
+        shards = shards_in(&store::open(&store::settings(Some(store), None)?)?, &args.corpus, version).await;
+    }
     let policy = args.plan.as_deref().map(plan::read).transpose()?.unwrap_or_default();
     let start = StartRollout {
         corpus: args.corpus.clone(),
@@ -211,6 +225,7 @@ async fn start(args: StartArgs) -> Result<()> {
         supersede: args.supersede,
         dry_run: args.dry_run,
         at_once: args.at_once,
+        shards,
     };
     let reply = args.service.client()?.command(Asked::Start(start)).await?;
     if args.dry_run {

@@ -137,21 +137,47 @@ async fn a_leaf_without_a_shard_that_answers_is_live_but_not_ready() {
 }
 
 #[tokio::test]
-async fn a_leaf_without_shards_is_never_ready_and_an_unknown_one_is_refused() {
+async fn a_leaf_that_should_hold_nothing_is_ready_and_an_unknown_one_is_refused() {
     let built = Built::new(&pages(3), 1).await;
     let mut routing = built.routing();
     routing.corpora.clear();
     let leaf = start(&built, routing.clone()).await;
-    assert_eq!(leaf.get("/healthz/ready").await, (503, "no shard is placed on this leaf\n".into()));
-    assert_eq!(leaf.get("/healthz/startup").await.0, 503);
+    leaf.wait_ready().await;
+    assert_eq!(leaf.get("/healthz/startup").await.0, 200);
+    let status: serde_json::Value = serde_json::from_str(&leaf.get("/status").await.1).unwrap();
+    assert_eq!((&status["shards"], &status["lacking"]), (&serde_json::json!([]), &serde_json::json!([])));
     let running = leaf.drain.busy();
     leaf.drain.start();
     assert_eq!(leaf.get("/healthz/ready").await, (503, "draining\n".into()));
     drop(running);
     leaf.task.await.unwrap().unwrap();
+    // Nobody has said yet what it should hold.
+    let leaf = start(&built, canopy_topology::routing::RoutingSnapshot::default()).await;
+    let (status, why) = leaf.get("/healthz/ready").await;
+    assert!(status == 503 && why.contains("not known yet what this leaf should hold"), "{why}");
+    assert_eq!(leaf.get("/healthz/startup").await.0, 503);
+    leaf.drain.start();
+    leaf.task.await.unwrap().unwrap();
     routing.nodes.clear();
     let refused = start(&built, routing).await.task.await.unwrap().unwrap_err();
     assert!(refused.to_string().contains("leaf-1 is not a node of the topology"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leaf_that_lacks_one_shard_answers_of_the_others_and_says_so() {
+    let built = Built::new(&pages(10), 1).await;
+    let mut routing = built.routing();
+    let corpus = routing.corpora.get_mut(fixture::CORPUS).unwrap();
+    corpus.shards.insert(canopy_common::ids::ShardId::new("main", 7), vec!["leaf-1".into()].into());
+    let leaf = start(&built, routing).await;
+    leaf.wait_ready().await;
+    let status: serde_json::Value = serde_json::from_str(&leaf.get("/status").await.1).unwrap();
+    let lacking = status["lacking"].as_array().unwrap();
+    assert_eq!((lacking.len(), &lacking[0]["shard"]), (1, &"main/7".into()), "{lacking:?}");
+    assert_eq!(lacking[0]["state"], "failed");
+    assert!(lacking[0]["last_error"].as_str().unwrap().contains("has no shard main/7"), "{lacking:?}");
+    leaf.drain.start();
+    leaf.task.await.unwrap().unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

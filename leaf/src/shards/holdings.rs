@@ -22,6 +22,7 @@ fn progress(line: &Line) -> Progress {
     match (line.state, line.given_up) {
         (State::Serving, _) => Progress::Resident,
         (State::Retiring, _) => Progress::Retiring,
+        (State::Void, _) => Progress::Void,
         (State::Quarantined, _) => Progress::Failed { reason: line.last_error.clone(), everywhere: false },
         (State::Failed, Some(everywhere)) => Progress::Failed { reason: line.last_error.clone(), everywhere },
         _ => Progress::Loading,

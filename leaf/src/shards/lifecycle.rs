@@ -6,7 +6,7 @@
 //! compares the newest snapshot with the [board](super::Board), starts what can be started, and looks again whenever something
 //! ended or came due. Rules: while the leaf answers, one shard is opened at a time and within the configured
 //! share of a core; a version is looked for once and its manifest kept while it is wanted, so that all its shards
-//! are of one version; what failed is tried again.
+//! are of one version; what failed is tried again, also when it panicked.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,7 +28,7 @@ use canopy_topology::routing::{Routing, RoutingSnapshot};
 use parking_lot::Mutex;
 use tokio::{
     sync::OnceCell,
-    task::JoinSet,
+    task::{Id, JoinError, JoinSet},
     time::{Instant, sleep_until},
 };
 
@@ -69,6 +69,8 @@ pub struct Lifecycle {
     pub drain: Drain,
     releases: Mutex<BTreeMap<Wanted, Arc<OnceCell<Arc<Release>>>>>,
     going: Mutex<Going>,
+    /// Corpora that a topology service places.
+    placed: Mutex<BTreeSet<Arc<str>>>,
 }
 
 /// A version of a corpus as it is wanted.
@@ -84,6 +86,8 @@ enum End {
     Wait(Error),
     /// Not ever, as things are.
     Never(Error),
+    /// The version has no such shard, and need not.
+    Void(String),
     Damaged(Error),
 }
 
@@ -103,34 +107,48 @@ impl Lifecycle {
         let store = store.cached_in(&cache_dir);
         let config = LeafConfig { cache_dir, ..config };
         let going = Mutex::new(Going::new(config.retain.0));
-        Self { store, shards, config, recent, drain, releases: Mutex::default(), going }
+        Self {
+            store,
+            shards,
+            config,
+            recent,
+            drain,
+            releases: Mutex::default(),
+            going,
+            placed: Mutex::default(),
+        }
     }
 
     /// Follows the routing snapshot until draining begins.
     pub async fn run(self: Arc<Self>, routing: Routing) {
         let mut following = routing.follow();
         let mut work = JoinSet::new();
+        let mut begun: Vec<(Id, Place)> = Vec::new();
         loop {
             while work.len() < self.at_once()
                 && let Some((place, was)) = self.shards.board.start(Instant::now())
             {
-                let this = self.clone();
-                work.spawn(async move {
+                let (this, of) = (self.clone(), place.clone());
+                let task = work.spawn(async move {
                     if was == State::Quarantined {
                         this.forget(&place).await;
                     }
                     let end = this.bring(&place).await;
                     this.settle(place, end).await;
                 });
+                begun.push((task.id(), of));
             }
             let due = self.due(work.len() < self.at_once());
             tokio::select! {
                 biased;
                 () = self.drain.wait_started() => return,
                 snapshot = following.next() => self.follow(&snapshot),
-                Some(done) = work.join_next(), if !work.is_empty() => {
-                    if let Err(error) = done {
-                        tracing::error!(%error, "opening a shard was broken off");
+                Some(done) = work.join_next_with_id(), if !work.is_empty() => {
+                    let id = done.as_ref().map_or_else(JoinError::id, |(id, ())| *id);
+                    let at = begun.iter().position(|(of, _)| *of == id);
+                    let place = at.map(|at| begun.swap_remove(at).1);
+                    if let (Err(error), Some(place)) = (done, place) {
+                        self.broken_off(&place, &error);
                     }
                 }
                 () = sleep_until(due) => self.retire().await,
@@ -159,6 +177,8 @@ impl Lifecycle {
             return;
         }
         let wanted = wanted(snapshot, &self.shards.node);
+        let placed = snapshot.corpora.iter().filter(|(_, corpus)| corpus.placed_shards > 0);
+        *self.placed.lock() = placed.map(|(name, _)| name.as_str().into()).collect();
         let gone = self.shards.board.follow(&wanted, Instant::now(), self.config.retain.0);
         let releases: BTreeSet<_> =
             wanted.iter().map(|place| (place.corpus.clone(), place.version)).collect();
@@ -199,6 +219,10 @@ impl Lifecycle {
             let held: Vec<_> = manifest.layouts.iter().map(|l| format!("{} {}", l.shards, l.group)).collect();
             let (version, shard) = (manifest.version, &place.shard);
             let reason = format!("{version} has no shard {shard}; its shards are: {}", held.join(", "));
+            // The service places the shards of all versions; a file that names one too many is wrong.
+            if self.placed.lock().contains(&place.corpus) {
+                return End::Void(reason);
+            }
             return End::Never(Error::invalid("placements", reason));
         };
         let limits = Amounts::limits(self.config.memory.0);
@@ -313,6 +337,23 @@ impl Lifecycle {
         });
     }
 
+    /// The work on it ended without an end: it panicked. It would else be worked on by nobody for ever, and keep its room.
+    fn broken_off(&self, place: &Place, error: &JoinError) {
+        let (corpus, shard) = (&*place.corpus, &place.shard);
+        tracing::error!(corpus, %shard, %error, "the work on a shard was broken off; trying again");
+        if self.shards.board.give_up(place) {
+            self.going.lock().known(vec![place.clone()], Instant::now());
+            return;
+        }
+        if self.shards.board.worked_on(place) {
+            let error = Error::Io {
+                path: "bringing it".to_owned(),
+                source: std::io::Error::other(error.to_string()),
+            };
+            self.fail(place, State::Failed, &error, Some(Instant::now() + AGAIN), false);
+        }
+    }
+
     async fn settle(&self, place: Place, mut end: End) {
         let (corpus, shard) = (&*place.corpus, &place.shard);
         if !self.shards.board.wanted(&place) {
@@ -344,6 +385,10 @@ impl Lifecycle {
             End::Never(error) => {
                 tracing::error!(corpus, %shard, %error, "shard can't be opened");
                 fail(State::Failed, &error, None);
+            }
+            End::Void(reason) => {
+                tracing::info!(corpus, %shard, reason, "nothing is to be held");
+                self.shards.board.update(&place, |line| (line.state, line.due) = (State::Void, None));
             }
             End::Damaged(error) if self.store.local().is_none() => {
                 let due = self.came_damaged(&place).await;

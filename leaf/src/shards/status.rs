@@ -4,12 +4,15 @@
 //!
 //! Rules: a line that is wanted is brought to an end, good or bad; one that is wanted no more while somebody works on it
 //! ends when he notices, one that serves is kept for a time (`retiring`, it still answers) and served again at once when it is
-//! wanted again, everything else goes at once. A leaf that has a shard in one version is ready, whatever becomes of
-//! another version of it.
+//! wanted again, everything else goes at once. A leaf that has a shard in one version lacks nothing of it, whatever becomes
+//! of another version of it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -46,11 +49,13 @@ pub enum State {
     Quarantined,
     /// Can't be held: wrong format, not in the version, no room.
     Failed,
+    /// The version has no such shard, another one has: nothing is to be held.
+    Void,
 }
 
 impl State {
     /// Every state.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Wanted,
         Self::Fetching,
         Self::Verifying,
@@ -60,6 +65,7 @@ impl State {
         Self::Retiring,
         Self::Quarantined,
         Self::Failed,
+        Self::Void,
     ];
 
     /// The word in status and metrics.
@@ -74,12 +80,13 @@ impl State {
             Self::Retiring => "retiring",
             Self::Quarantined => "quarantined",
             Self::Failed => "failed",
+            Self::Void => "void",
         }
     }
 
     /// Nothing will change by itself.
     pub fn settled(self) -> bool {
-        self.answers() || matches!(self, Self::Quarantined | Self::Failed)
+        self.answers() || matches!(self, Self::Quarantined | Self::Failed | Self::Void)
     }
 
     /// Queries can be asked of it.
@@ -168,6 +175,8 @@ impl Line {
 #[derive(Default)]
 pub struct Board {
     lines: Mutex<BTreeMap<Place, Line>>,
+    /// Whether it was ever heard what should be held, which may be nothing.
+    heard: AtomicBool,
     passed_over: Mutex<BTreeMap<String, Vec<PassedOver>>>,
 }
 
@@ -181,6 +190,7 @@ impl Board {
     /// worked on has no line any more; these are given back, since some of their files may have come.
     pub fn follow(&self, wanted: &BTreeSet<Place>, now: Instant, retain: Duration) -> Vec<Place> {
         let mut lines = self.lines.lock();
+        self.heard.store(true, Ordering::Release);
         let goes = |place: &Place, line: &mut Line| {
             if wanted.contains(place) {
                 return false;
@@ -348,6 +358,11 @@ impl Board {
         FETCHED_AGAIN.get(times.saturating_sub(1) as usize).copied()
     }
 
+    /// Whether somebody works on it, as far as its line says.
+    pub fn worked_on(&self, place: &Place) -> bool {
+        self.lines.lock().get(place).is_some_and(|line| line.state.worked_on())
+    }
+
     /// Whether it should still be held.
     pub fn wanted(&self, place: &Place) -> bool {
         self.lines.lock().get(place).is_some_and(|line| line.wanted)
@@ -376,19 +391,31 @@ impl Board {
 
     /// Shards that should be held and are neither served in any version nor given up.
     pub fn opening(&self) -> usize {
-        let lines = self.lines.lock();
-        let mut open = BTreeMap::new();
-        for (place, line) in lines.iter().filter(|(_, line)| line.wanted || line.state.answers()) {
-            let settled = open.entry((&place.corpus, &place.shard)).or_insert((false, true));
-            settled.0 |= line.state.answers();
-            settled.1 &= line.state.settled();
-        }
-        open.values().filter(|(answers, settled)| !answers && !settled).count()
+        self.lacking().values().filter(|lines| lines.iter().any(|line| !line.state.settled())).count()
     }
 
-    /// Whether every shard that should be held has come to an end, good or bad. False when there is none.
+    /// Shards that should be held and are served in no version, with their lines.
+    fn lacking(&self) -> BTreeMap<(Arc<str>, ShardId), Vec<Line>> {
+        let lines = self.lines.lock();
+        let mut shards: BTreeMap<_, Vec<Line>> = BTreeMap::new();
+        let wanted = |line: &Line| line.wanted && line.state != State::Void;
+        for (place, line) in lines.iter().filter(|(_, line)| wanted(line) || line.state.answers()) {
+            shards.entry((place.corpus.clone(), place.shard.clone())).or_default().push(line.clone());
+        }
+        shards.retain(|_, lines| lines.iter().all(|line| !line.state.answers()));
+        shards
+    }
+
+    /// Whether it is known what should be held and every shard of it has come to an end, good or bad. True when
+    /// nothing should be.
     pub fn settled(&self) -> bool {
-        self.opening() == 0 && self.lines.lock().values().any(|line| line.wanted)
+        let heard = self.heard.load(Ordering::Acquire) || self.wants_any();
+        heard && self.opening() == 0
+    }
+
+    /// Whether anything should be held.
+    pub fn wants_any(&self) -> bool {
+        self.lines.lock().values().any(|line| line.wanted && line.state != State::Void)
     }
 
     /// Newer versions of a corpus than the one that is opened, which can't be served.
@@ -402,6 +429,20 @@ impl Board {
         let each = passed_over.iter().flat_map(|(corpus, versions)| {
             versions.iter().map(move |passed| {
                 serde_json::json!({ "corpus": corpus, "version": passed.version, "reason": passed.reason })
+            })
+        });
+        each.collect()
+    }
+
+    /// What should be held and answers in no version, with why, for the status page.
+    pub fn lacking_json(&self) -> serde_json::Value {
+        let each = self.lacking().into_iter().map(|((corpus, shard), lines)| {
+            let line = lines.last();
+            serde_json::json!({
+                "corpus": &*corpus,
+                "shard": shard.to_string(),
+                "state": line.map(|line| line.state.as_str()),
+                "last_error": line.map(|line| line.last_error.as_str()),
             })
         });
         each.collect()

@@ -11,7 +11,7 @@ use crate::{
     gates::{judged::Paired, latencies::Latencies, rank::rank_test, wire::Seen},
     rollout::{Baseline, Event, Step, Verdict},
     routing::Trial,
-    service::judging::Judging,
+    service::judging::{Judging, With},
 };
 
 const TRIAL: Trial = Trial { version: Version(2), control: Version(1), shadow: 0, compared: 100, gate: 1 };
@@ -79,7 +79,11 @@ struct Run<'a> {
 
 impl<'a> Run<'a> {
     fn new(step: &Step, baseline: Option<Baseline>, dice: &'a Dice) -> Self {
-        Self { judging: Judging::begin("web", 1, &TRIAL, step, None, baseline), dice, arms: [0; 2] }
+        Self {
+            judging: Judging::begin("web", 1, &TRIAL, step, With { baseline, ..With::default() }),
+            dice,
+            arms: [0; 2],
+        }
     }
 
     /// Tells reports until each arm has so many queries; the first breach.

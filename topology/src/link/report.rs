@@ -117,6 +117,7 @@ fn held(holding: Holding) -> Held {
         Progress::Loading => (held::State::Loading, String::new(), false),
         Progress::Resident => (held::State::Resident, String::new(), false),
         Progress::Retiring => (held::State::Retiring, String::new(), false),
+        Progress::Void => (held::State::Void, String::new(), false),
         Progress::Failed { reason, everywhere } => (held::State::Failed, reason, everywhere),
     };
     Held {

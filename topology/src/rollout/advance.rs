@@ -207,7 +207,7 @@ impl Turn {
         self.state.seen.report(report);
         let Some(rollout) = &mut self.state.active else { return };
         let ours = report.version == rollout.request.to && rollout.started.contains(&report.replica);
-        if ours && !held && report.hold == Hold::Resident && matches!(rollout.phase, Phase::Load { .. }) {
+        if ours && !held && report.hold.is_whole() && matches!(rollout.phase, Phase::Load { .. }) {
             rollout.spent_ms = 0;
         }
         let loading = matches!(rollout.phase, Phase::Load { .. } | Phase::Bake { .. });

@@ -14,7 +14,7 @@ use super::{
     state::{Phase, State},
     step::step,
 };
-use crate::gates::judged::Judged;
+use crate::gates::{judged::Judged, policy::FEWEST};
 
 /// What is known of the load.
 #[derive(Debug, Clone, Default)]
@@ -23,6 +23,8 @@ pub struct Load {
     pub queries_per_second: f64,
     /// Bytes of each shard of the new version.
     pub bytes: BTreeMap<ShardId, u64>,
+    /// How many shards the new version has, by group; empty: not known.
+    pub shards: BTreeMap<String, u32>,
 }
 
 /// What a rollout would do.
@@ -81,6 +83,7 @@ pub fn dry_run(state: &State, to: Version, policy: &Policy, supersede: bool, loa
             _ => {}
         }
     }
+    run.refused = run.refused.or_else(|| misplaced(state, to, &load.shards));
     let policy = if state.live.is_none() { policy.first() } else { policy.clone() };
     if run.refused.is_some() || state.seen.placed.is_empty() || state.live == Some(to) {
         return run;
@@ -105,12 +108,59 @@ pub fn dry_run(state: &State, to: Version, policy: &Policy, supersede: bool, loa
         before = step.percent;
         run.steps.push(plan);
     }
-    run.skipped = skipped(state, &policy);
+    run.skipped = skipped(state, &policy, unlike(state, to, &load.shards));
     run.warnings.extend(warnings_of_the_tree(state, &policy));
+    run.warnings.extend(surplus(state, to, &load.shards));
     run
 }
 
-fn skipped(state: &State, policy: &Policy) -> Vec<String> {
+/// Of the shards that are placed, those that the new version does not have.
+fn void<'a>(state: &'a State, shards: &BTreeMap<String, u32>) -> BTreeSet<&'a ShardId> {
+    let has = |shard: &ShardId| shards.get(&*shard.group).is_some_and(|count| shard.number < *count);
+    state.seen.placed.keys().filter(|shard| !has(shard)).collect()
+}
+
+/// Why the version can't be rolled out as the corpus is placed: it has shards that are on no leaf.
+pub fn misplaced(state: &State, to: Version, shards: &BTreeMap<String, u32>) -> Option<String> {
+    let placed = |group: &str| state.seen.placed.keys().filter(|shard| *shard.group == *group).count();
+    let lacking = |(group, count): (&String, &u32)| {
+        let first = (0..*count)
+            .map(|number| ShardId::new(group, number))
+            .find(|shard| !state.seen.placed.contains_key(shard))?;
+        let placed = placed(group);
+        Some(format!(
+            "{to} has {count} shards of {group}, and {placed} are placed ({first} is on no leaf); place them first: canopy \
+             topology place --group {group} --shards {count}"
+        ))
+    };
+    shards.iter().find_map(lacking)
+}
+
+/// How many shards the version that serves and the new one have, where these are not the same.
+fn unlike(state: &State, to: Version, shards: &BTreeMap<String, u32>) -> Option<[usize; 2]> {
+    let live = state.live?;
+    if shards.is_empty() {
+        return state.seen.unlike(live, to);
+    }
+    let new = void(state, shards);
+    let old: BTreeSet<&ShardId> =
+        state.seen.placed.keys().filter(|shard| state.seen.lacks(live, shard)).collect();
+    let count = |void: &BTreeSet<&ShardId>| state.seen.placed.len() - void.len();
+    (old != new).then(|| [count(&old), count(&new)])
+}
+
+/// What is placed and the new version does not have.
+fn surplus(state: &State, to: Version, shards: &BTreeMap<String, u32>) -> Option<String> {
+    let void = if shards.is_empty() { BTreeSet::new() } else { void(state, shards) };
+    let first = void.first()?;
+    Some(format!(
+        "{} of the placed shards are not of {to} ({first}, …): they stay empty, and can be taken away by `canopy topology place \
+         --shards N` once no version that is kept has them",
+        void.len()
+    ))
+}
+
+fn skipped(state: &State, policy: &Policy, unlike: Option<[usize; 2]>) -> Vec<String> {
     let Some(first) = policy.steps.first().filter(|_| state.live.is_some()) else { return Vec::new() };
     let mut skipped = Vec::new();
     if first.percent == 100 {
@@ -122,6 +172,23 @@ fn skipped(state: &State, policy: &Policy) -> Vec<String> {
     }
     if first.percent > 0 {
         skipped.push("overlap of the answers of both: the plan has no step of 0 %".to_owned());
+    }
+    let canary = |step: &&Step| (1..100).contains(&step.percent);
+    if let Some([before, after]) = unlike {
+        skipped.push(format!(
+            "latencies: v{} and the new version have {before} and {after} shards, so that a query is another number of searches",
+            state.live.map_or(0, |live| live.0)
+        ));
+    } else if !policy.steps.iter().any(|step| canary(&step)) {
+        skipped.push(
+            "latencies: the plan has no step of 1 to 99 %, in which both versions answer people".to_owned(),
+        );
+    }
+    let compared = policy.steps.iter().filter(|step| step.percent < 100).map(|step| step.sample).max();
+    if compared.unwrap_or(0) < FEWEST {
+        skipped.push(format!(
+            "the step at 100 %, unless an earlier one happens to compare {FEWEST} queries: none of them has a sample"
+        ));
     }
     skipped
 }

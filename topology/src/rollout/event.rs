@@ -151,8 +151,10 @@ pub enum Effect {
         step: Step,
         /// Whether the judged queries are asked in it: in the first, if there are any. `None`: it is not the first.
         judged: Option<bool>,
-        /// At 100 %, where no control arm is left: what it had before.
+        /// At 100 %, where no control arm is left: what it had before; `None`: too little for a comparison.
         baseline: Option<Baseline>,
+        /// How many shards the control and the version have, where these are not the same.
+        unlike: Option<[usize; 2]>,
     },
     /// For the audit log.
     Audit {

@@ -1,6 +1,9 @@
 //! What the tree looks like, as far as the rollout was told: who should hold each shard, who said what of which version,
-//! who is away, and which versions' statistics every ready root has. It is kept with the state, so that a restarted
-//! service does not take "not heard of yet" for "nobody holds it" and turn queries away from a version that serves.
+//! who is away, and which versions' statistics every ready root has. It is kept with the state, so that a restarted service
+//! does not take "not heard of yet" for "nobody holds it" and turn queries away from a version that serves.
+//!
+//! Versions may differ in how many shards they have. What is placed are the shards of all of them, and a replica of a shard that
+//! a version does not have holds it by holding nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,6 +29,8 @@ pub enum Hold {
     Loading,
     /// It would answer.
     Resident,
+    /// The version has no such shard, so nothing is to be held.
+    Void,
     /// It could not be loaded, and the leaf has given up.
     Failed {
         /// Why.
@@ -33,6 +38,13 @@ pub enum Hold {
         /// Whether no leaf can ever load it: wrong checksum, signature, format or schema.
         everywhere: bool,
     },
+}
+
+impl Hold {
+    /// Whether nothing is missing for queries of the version.
+    pub fn is_whole(&self) -> bool {
+        matches!(self, Self::Resident | Self::Void)
+    }
 }
 
 /// One leaf's word.
@@ -56,6 +68,9 @@ pub struct Seen {
     /// Versions whose statistics every ready root holds.
     pub roots: BTreeSet<Version>,
     pub(super) resident: BTreeMap<Version, BTreeSet<Replica>>,
+    /// Of the shards that are placed, those that a version does not have.
+    #[serde(default)]
+    pub(super) void: BTreeMap<Version, BTreeSet<ShardId>>,
 }
 
 impl Seen {
@@ -76,7 +91,7 @@ impl Seen {
     /// Notes a leaf's word.
     pub fn report(&mut self, report: &Report) {
         let held = self.resident.entry(report.version).or_default();
-        if report.hold == Hold::Resident {
+        if report.hold.is_whole() {
             held.insert(report.replica.clone());
         } else {
             held.remove(&report.replica);
@@ -84,6 +99,27 @@ impl Seen {
         if held.is_empty() {
             self.resident.remove(&report.version);
         }
+        let void = self.void.entry(report.version).or_default();
+        match report.hold {
+            Hold::Void => drop(void.insert(report.replica.shard.clone())),
+            Hold::Resident => drop(void.remove(&report.replica.shard)),
+            Hold::Absent | Hold::Loading | Hold::Failed { .. } => {}
+        }
+        if void.is_empty() {
+            self.void.remove(&report.version);
+        }
+    }
+
+    /// Whether a version is known not to have a shard.
+    pub fn lacks(&self, version: Version, shard: &ShardId) -> bool {
+        self.void.get(&version).is_some_and(|void| void.contains(shard))
+    }
+
+    /// How many shards two versions have, where these are not the same.
+    pub fn unlike(&self, one: Version, other: Version) -> Option<[usize; 2]> {
+        let lacking = |version| self.void.get(&version).map_or(0, BTreeSet::len);
+        let shards = |version| self.placed.len().saturating_sub(lacking(version));
+        (self.void.get(&one) != self.void.get(&other)).then(|| [shards(one), shards(other)])
     }
 
     /// Takes a new placement; what was said of replicas that are no more is forgotten.
@@ -99,6 +135,9 @@ impl Seen {
             }
         }
         self.resident.retain(|_, held| !held.is_empty());
+        let placed = &self.placed;
+        self.void.values_mut().for_each(|void| void.retain(|shard| placed.contains_key(shard)));
+        self.void.retain(|_, void| !void.is_empty());
     }
 
     /// Forgets that leaves without a shard are away.
@@ -120,6 +159,7 @@ impl Seen {
     /// Forgets what was said of other versions.
     pub fn keep_only(&mut self, versions: &[Version]) {
         self.resident.retain(|version, _| versions.contains(version));
+        self.void.retain(|version, _| versions.contains(version));
     }
 
     /// Whether the replica answers from the version (its leaf may be away).

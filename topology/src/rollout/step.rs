@@ -146,16 +146,20 @@ fn judge(before: &State, after: &State) -> Option<Effect> {
     (old != Some(gate)).then_some(effect)
 }
 
+/// What tells one judgement from another.
+type Judged = (u64, u32, Option<[usize; 2]>);
+
 /// What is judged as long as queries go to the new version: also after the pass, while the next replicas load, and while it is
 /// stopped.
-fn asked(state: &State) -> Option<((u64, u32), Effect)> {
+fn asked(state: &State) -> Option<(Judged, Effect)> {
     let rollout = state.active.as_ref()?;
     let (at, control) = (rollout.under_trial()?, rollout.from?);
     let step = rollout.step(at)?.clone();
     let baseline = match step.percent {
-        100 => Some(rollout.baseline?),
+        100 => rollout.baseline,
         _ => None,
     };
+    let unlike = state.seen.unlike(control, rollout.request.to);
     let effect = Effect::Judge {
         gate: rollout.gate,
         trial: rollout.trial(),
@@ -164,8 +168,9 @@ fn asked(state: &State) -> Option<((u64, u32), Effect)> {
         step,
         judged: (at == 0).then(|| !rollout.request.policy.judged.is_empty()),
         baseline,
+        unlike,
     };
-    Some(((rollout.request.id, rollout.gate), effect))
+    Some(((rollout.request.id, rollout.gate, unlike), effect))
 }
 
 impl Route {

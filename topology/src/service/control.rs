@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use super::{
     desired::{Desired, NodeRecord},
-    judging::Judging,
+    judging::{Judging, With},
     presence::Presence,
     replicas::Lacking,
 };
@@ -358,9 +358,10 @@ impl Control {
             match effect {
                 Effect::Audit { what, .. } => self.audit.push(format!("{corpus}: {what}")),
                 Effect::Refused { reason } => refused = Some(reason),
-                Effect::Judge { gate, trial, version, control, step, judged, baseline } => {
+                Effect::Judge { gate, trial, version, control, step, judged, baseline, unlike } => {
                     let trial = Trial { version, control, shadow: 0, compared: 0, gate: trial };
-                    let judging = Judging::begin(corpus, gate, &trial, &step, judged, baseline);
+                    let with = With { judged, baseline, unlike };
+                    let judging = Judging::begin(corpus, gate, &trial, &step, with);
                     self.judging.insert(corpus.to_owned(), judging);
                 }
                 // Snapshots are made from the state.

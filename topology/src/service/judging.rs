@@ -7,10 +7,21 @@
 use canopy_common::ids::NodeId;
 
 use crate::{
-    gates::{Arm, Gate, GatePolicy, Judgement, wire::Seen},
+    gates::{Arm, Gate, GatePolicy, Judgement, policy::FEWEST, wire::Seen},
     rollout::{Baseline, Event, Step, Verdict},
     routing::Trial,
 };
+
+/// What decides, beside its step, what a gate can judge.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct With {
+    /// Whether the judged queries are asked in it; `None`: it is not the first step.
+    pub judged: Option<bool>,
+    /// The control of the steps before, where none of the same time is left.
+    pub baseline: Option<Baseline>,
+    /// How many shards the control and the version have, where these are not the same.
+    pub unlike: Option<[usize; 2]>,
+}
 
 /// See the module.
 #[derive(Clone)]
@@ -27,19 +38,16 @@ pub struct Judging {
 }
 
 impl Judging {
-    /// Gate `number` is opened. `judged`: whether the judged queries are asked in it; `None`: it is not the first step.
-    /// `baseline`: the control of the step before, where none of the same time is left.
-    pub fn begin(
-        corpus: &str,
-        number: u32,
-        trial: &Trial,
-        step: &Step,
-        judged: Option<bool>,
-        baseline: Option<Baseline>,
-    ) -> Self {
-        let policy = GatePolicy { judged: judged == Some(true), ..GatePolicy::of(step.percent, step.sample) };
-        let (skipped, needed) = (skipped(step, judged), policy.judged || step.sample > 0);
-        let gate = match baseline {
+    /// Gate `number` is opened.
+    pub fn begin(corpus: &str, number: u32, trial: &Trial, step: &Step, with: With) -> Self {
+        let of = GatePolicy::of(step.percent, step.sample);
+        let policy = GatePolicy {
+            judged: with.judged == Some(true),
+            latency: of.latency && with.unlike.is_none(),
+            ..of
+        };
+        let (skipped, needed) = (skipped(step, &with), policy.judged || step.sample > 0);
+        let gate = match with.baseline {
             Some(Baseline { queries, errors, partial, zero_results }) => {
                 let control = Arm { queries, errors, partial, zero_results, ..Arm::default() };
                 Gate::against(policy, skipped, control)
@@ -96,17 +104,27 @@ impl Judging {
 }
 
 /// What a gate of this step can't judge.
-fn skipped(step: &Step, judged: Option<bool>) -> Vec<String> {
+fn skipped(step: &Step, with: &With) -> Vec<String> {
     let mut skipped = Vec::new();
-    let mut skip = |what: &str| skipped.push(what.to_owned());
-    match step.percent {
-        0 => skip("latencies (its queries are copies)"),
-        100 => skip("latencies (no control is left; shares are compared with the step before)"),
-        _ if judged.is_some() => skip("overlap (the plan has no step of 0 %, which asks both versions)"),
+    let mut skip = |what: String| skipped.push(what);
+    match (step.percent, with.unlike) {
+        (0, _) => skip("latencies (its queries are copies)".to_owned()),
+        (100, _) if with.baseline.is_none() => {
+            skip(format!("anything (no control is left, and no step before compared {FEWEST} queries)"));
+        }
+        (100, _) => {
+            skip("latencies (no control is left; shares are compared with the step before)".to_owned())
+        }
+        (_, Some([before, after])) => skip(format!(
+            "latencies (the versions have {before} and {after} shards: a query is another number of searches)"
+        )),
         _ => {}
     }
-    if judged == Some(false) {
-        skip("nDCG@10 (the plan names no judged queries)");
+    if step.percent > 0 && step.percent < 100 && with.judged.is_some() {
+        skip("overlap (the plan has no step of 0 %, which asks both versions)".to_owned());
+    }
+    if with.judged == Some(false) {
+        skip("nDCG@10 (the plan names no judged queries)".to_owned());
     }
     skipped
 }

@@ -5,6 +5,9 @@
 //! one answers from the version that serves, and no rollout is under way. So no query ever finds fewer replicas of a shard than
 //! the smaller of what it had and what it shall have, and a service that starts again goes on where it was.
 //!
+//! What is placed are the shards of all versions that are kept: more shards are placed before a version with more of them is
+//! rolled out, and those that no version has any more may go after one with fewer.
+//!
 //! Rule: a placement in the service's configuration beats a computed one; a corpus that has one is not placed here. Nothing is
 //! moved unless somebody asks for it: a leaf that joins stays empty until the next `canopy topology place`.
 
@@ -13,7 +16,7 @@ use std::{
     sync::Arc,
 };
 
-use canopy_common::ids::{NodeId, ShardId, valid_name};
+use canopy_common::ids::{NodeId, ShardId, Version, valid_name};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -195,8 +198,11 @@ impl Control {
         let new = if asked.group.is_empty() { "main" } else { &asked.group };
         if asked.shards > 0 {
             let (numbers, _) = known.entry(new.to_owned()).or_default();
-            if numbers.len() > asked.shards as usize {
-                let message = format!("{new} has {} shards; they are not taken away here", numbers.len());
+            if let Some((version, shard)) = self.kept(&asked.corpus, new, asked.shards) {
+                let message = format!(
+                    "{new} has {} shards, and {version} has {shard}; they go when no version that is kept has them",
+                    numbers.len()
+                );
                 return Err(Error::invalid("shards", message));
             }
             numbers.extend(0..asked.shards.min(MOST_SHARDS + 1));
@@ -211,6 +217,7 @@ impl Control {
             let message = format!("there is none of that name; placed are: {}", names.join(", "));
             return Err(Error::invalid("group", message));
         }
+            numbers.retain(|number| *number < asked.shards);
         known.into_iter().map(|(name, (numbers, most))| self.group(asked, name, &numbers, most)).collect()
     }
 
@@ -226,6 +233,16 @@ impl Control {
             *most = (*most).max(u32::try_from(nodes.len()).unwrap_or(u32::MAX));
         }
         known
+    /// A placed shard from number `least` on that a version has, or may have, which is kept.
+    fn kept(&self, corpus: &str, group: &str, least: u32) -> Option<(Version, ShardId)> {
+        let state = self.desired.corpora.get(corpus)?;
+        let beyond = |shard: &&ShardId| *shard.group == *group && shard.number >= least;
+        state.seen.placed.keys().filter(beyond).find_map(|shard| {
+            let has = |version: &Version| !state.seen.lacks(*version, shard);
+            Some((state.pinned().into_iter().find(has)?, shard.clone()))
+        })
+    }
+
     }
 
     fn group(&self, asked: &PlaceAsked, name: String, numbers: &BTreeSet<u32>, most: u32) -> Result<Group> {
@@ -240,11 +257,19 @@ impl Control {
         let ours = asked.group.is_empty() || asked.group == name;
         let replicas = if ours && asked.replicas > 0 { asked.replicas } else { before };
         let corpus: Arc<str> = asked.corpus.as_str().into();
-        let needs = |number: &u32| {
+        let size = |number: &u32| {
             let shard = ShardId::new(&name, *number);
-            let size = self.sizes.get(&CorpusShard { corpus: corpus.clone(), shard });
-            let (disk, memory) = size.copied().unwrap_or_default();
-            // What nobody has reported yet counts alike.
+            self.sizes.get(&CorpusShard { corpus: corpus.clone(), shard }).copied()
+        };
+        // What nobody has reported yet counts alike, and like the mean of what somebody has.
+        let known: Vec<(u64, u64)> = numbers.iter().filter_map(size).collect();
+        let mean = |of: fn(&(u64, u64)) -> u64| {
+            let sum: u128 = known.iter().map(|size| u128::from(of(size))).sum();
+            u64::try_from(sum / (known.len() as u128).max(1)).unwrap_or(u64::MAX)
+        };
+        let unknown = (mean(|size| size.0), mean(|size| size.1));
+        let needs = |number: &u32| {
+            let (disk, memory) = size(number).unwrap_or(unknown);
             ShardNeeds { memory: memory.max(1), disk: disk.max(1), replicas: None }
         };
         let shards = numbers.iter().map(needs).collect();

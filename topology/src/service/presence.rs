@@ -108,7 +108,7 @@ impl Presence {
         let age = now.saturating_duration_since(self.at);
         let (mut none, mut some) = (true, false);
         for held in self.held.iter() {
-            none &= held.hold != Hold::Resident;
+            none &= !held.hold.is_whole();
             some |= held.hold == Hold::Loading;
         }
         let seen = Signals {

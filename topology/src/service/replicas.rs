@@ -117,8 +117,13 @@ impl Control {
             "away"
         } else if failed.is_some() {
             "failed"
-        } else if wanted.iter().all(|version| of(version) == Some(&Hold::Resident)) {
-            if wanted.is_empty() { "idle" } else { "serving" }
+        } else if wanted.iter().all(|version| of(version).is_some_and(Hold::is_whole)) {
+            match (wanted.is_empty(), serving.is_empty()) {
+                (true, _) => "idle",
+                // No version that is wanted has the shard.
+                (false, true) => "void",
+                (false, false) => "serving",
+            }
         } else if wanted.iter().any(|version| of(version) == Some(&Hold::Loading)) {
             "loading"
         } else {

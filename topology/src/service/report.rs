@@ -156,6 +156,7 @@ fn held_of(held: &wire::Held) -> Result<Held> {
     let hold = match held.state() {
         held::State::Loading => Hold::Loading,
         held::State::Resident | held::State::Retiring => Hold::Resident,
+        held::State::Void => Hold::Void,
         held::State::Failed => {
             // It is shown on terminals and written to logs.
             let plain = |c: char| if c.is_control() { ' ' } else { c };
@@ -259,7 +260,7 @@ impl Control {
         }
         let holds = state.seen.holds(held.version, &replica);
         match &held.hold {
-            Hold::Resident => !holds && state.pinned().contains(&held.version),
+            Hold::Resident | Hold::Void => !holds && state.pinned().contains(&held.version),
             Hold::Absent | Hold::Loading => holds,
             Hold::Failed { .. } => {
                 let told = |rollout: &crate::rollout::state::Rollout| {

@@ -1,16 +1,16 @@
 //! The service over gRPC: each call is checked, done on the control's state, stored, published, answered, in this order.
 
-use std::{pin::Pin, sync::Arc};
+use std::{collections::BTreeMap, pin::Pin, sync::Arc};
 
 use canopy_common::{
     error::Failure,
-    ids::{NodeId, Version},
+    ids::{NodeId, Version, valid_name},
     rpc::status::to_status,
 };
 use canopy_proto::topology::{
     CommandReply, CommandRequest, JudgedQuery, JudgedReply, JudgedRequest, NodeReport, ReportReply,
-    ResumeRollout, RoutingUpdate, ShowReply, ShowRequest, WatchRequest, command_request::Command,
-    show_request::What, topology_server::Topology,
+    ResumeRollout, RoutingUpdate, ShowReply, ShowRequest, StartRollout, WatchRequest,
+    command_request::Command, show_request::What, topology_server::Topology,
 };
 use futures::{Stream, StreamExt, stream};
 use tonic::{Request, Response, Status};
@@ -24,7 +24,7 @@ use super::{
     serve::Service,
 };
 use crate::{
-    config::Role,
+    config::{MAX_SHARDS_PER_GROUP, Role},
     error::{Error, Result},
     redirect,
     rollout::{Event, Policy, dry_run},
@@ -36,6 +36,8 @@ const MOST_BY: usize = 120;
 const MOST_POLICY: usize = 4 << 20;
 /// Leaves that one command empties at most.
 const MOST_REMOVED: usize = 1000;
+/// Groups of a version that are told of at most.
+const MOST_GROUPS: usize = 64;
 /// Lines of the audit log given at most.
 const MOST_AUDIT: usize = 10_000;
 
@@ -146,10 +148,20 @@ impl Topology for Service {
     }
 }
 
+/// A rollout that is wanted.
+struct Starting {
+    corpus: String,
+    to: Version,
+    supersede: bool,
+    /// How many shards the version has, by group; empty: not known.
+    shards: BTreeMap<String, u32>,
+}
+
 /// A command after its checks.
 enum Asked {
     Event { corpus: String, event: Box<Event> },
-    DryRun { corpus: String, to: Version, policy: Box<Policy>, supersede: bool },
+    Start { start: Starting, policy: Box<Policy>, by: String },
+    DryRun { start: Starting, policy: Box<Policy> },
     Drain { node: NodeId, undo: bool, by: String },
     Place { asked: PlaceAsked, dry_run: bool },
     Forget { node: NodeId, by: String },
@@ -167,11 +179,11 @@ fn check(by: &str, command: Option<Command>) -> Result<Asked> {
         None => Err(Error::invalid("command", "none is given")),
         Some(Command::Start(start)) => {
             let policy = policy(&start.policy, start.at_once)?;
-            let (to, supersede) = (Version(start.version), start.supersede);
-            if start.dry_run {
-                return Ok(Asked::DryRun { corpus: start.corpus, to, policy: Box::new(policy), supersede });
-            }
-            event(start.corpus, Event::Start { to, by, policy, supersede })
+            let policy = Box::new(policy);
+            let StartRollout { corpus, version, supersede, dry_run, shards, .. } = start;
+            check_shards(&shards)?;
+            let start = Starting { corpus, to: Version(version), supersede, shards };
+            Ok(if dry_run { Asked::DryRun { start, policy } } else { Asked::Start { start, policy, by } })
         }
         Some(Command::Pause(pause)) => event(pause.corpus, Event::Pause { by }),
         Some(Command::Resume(ResumeRollout { corpus, accept, at_once })) => {
@@ -212,6 +224,24 @@ fn check(by: &str, command: Option<Command>) -> Result<Asked> {
 }
 
 fn policy(text: &str, at_once: bool) -> Result<Policy> {
+/// Bounds what is said of a version's shards before any of it is looked at one by one.
+fn check_shards(shards: &BTreeMap<String, u32>) -> Result<()> {
+    let most = u64::from(MAX_SHARDS_PER_GROUP);
+    if let Some((group, count)) =
+        shards.iter().find(|(group, count)| !valid_name(group) || u64::from(**count) > most)
+    {
+        let group: String = group.chars().take(80).collect();
+        return Err(Error::invalid(
+            "shards",
+            format!("{count} of group {group:?}; a group has a name and at most {most}"),
+        ));
+    }
+    if shards.len() > MOST_GROUPS {
+        return Err(Error::invalid("shards", format!("{} groups; the limit is {MOST_GROUPS}", shards.len())));
+    }
+    Ok(())
+}
+
     if at_once {
         return Ok(Policy::default().first());
     }
@@ -236,9 +266,19 @@ impl Asked {
             }
             Self::Forget { node, by } => Ok((control.forget(&node, &by)?, String::new())),
             Self::Drain { node, undo, by } => Ok((control.drain(&node, undo, &by)?, String::new())),
-            Self::DryRun { corpus, to, policy, supersede } => {
+            Self::Start { start, policy, by } => {
+                let Starting { corpus, to, supersede, shards } = start;
+                if let Some(reason) = dry_run::misplaced(control.known(&corpus)?, to, &shards) {
+                    return Err(Error::Refused(reason));
+                }
+                let event = Event::Start { to, by, policy: *policy, supersede };
+                Ok((control.command(&corpus, event)?, String::new()))
+            }
+            Self::DryRun { start, policy } => {
+                let Starting { corpus, to, supersede, shards } = start;
                 let state = control.known(&corpus)?;
-                let plan = dry_run::dry_run(state, to, &policy, supersede, &control.load_of(&corpus));
+                let load = dry_run::Load { shards, ..control.load_of(&corpus) };
+                let plan = dry_run::dry_run(state, to, &policy, supersede, &load);
                 Ok((Vec::new(), serde_json::to_string(&plan).unwrap_or_default()))
             }
         }

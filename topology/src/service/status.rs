@@ -63,7 +63,7 @@ impl Control {
         let one = |(name, state): (&String, &State)| {
             let mut corpus = corpus(state);
             corpus["judgement"] = self.judgement(name).map_or(Value::Null, |judged| {
-                json!({ "verdict": judged.verdict, "sample": judged.sample, "findings": judged.findings })
+                json!({ "verdict": judged.verdict, "sample": judged.sample, "findings": judged.findings, "skipped": judged.skipped })
             });
             corpus["placement"] = self.placing_status(name, state);
             (name.clone(), corpus)

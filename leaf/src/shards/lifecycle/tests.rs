@@ -13,6 +13,7 @@ use crate::{
     shards::Line,
 };
 
+mod broken;
 mod keeping;
 mod room;
 
@@ -244,4 +245,33 @@ async fn a_shard_of_a_remote_store_that_came_damaged_is_fetched_again() {
     leaf.want(&[], 0);
     until("it is gone", || leaf.parts.shards.board.all().is_empty()).await;
     until("its files are gone", || !damaged.exists()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shard_that_a_version_does_not_have_is_void_where_the_service_places_and_hides_nothing() {
+    let built = Built::new(&pages(30), 2).await;
+    let version = built.manifest.version;
+    let mut leaf = Following::new(built.store.clone(), fixture::config(1, 16));
+    let here: Arc<[NodeId]> = [leaf.parts.shards.node.clone()].into();
+    let place = |leaf: &mut Following, shards: std::ops::Range<u32>| {
+        let wanted = shards.map(|number| (ShardId::new("main", number), here.clone())).collect();
+        let routing = VersionRouting { wanted, held: Replicas::new() };
+        let versions = [(version, routing)].into();
+        leaf.follow(CorpusRouting { placed_shards: 4, versions, ..CorpusRouting::default() });
+    };
+    place(&mut leaf, 0..4);
+    let states = |leaf: &Following| leaf.lines(version).iter().map(|line| line.state).collect::<Vec<_>>();
+    let all = [State::Serving, State::Serving, State::Void, State::Void];
+    until("it has what there is", || states(&leaf) == all).await;
+    let board = &leaf.parts.shards.board;
+    assert!(board.settled() && board.wants_any() && board.lacking_json().as_array().unwrap().is_empty());
+    let told = crate::shards::holdings::condition(board).holdings;
+    let void =
+        |holding: &&canopy_topology::link::Holding| holding.progress == canopy_topology::link::Progress::Void;
+    assert_eq!(told.iter().filter(void).count(), 2);
+    assert_eq!(found(&leaf.ask(&built).await), (vec!["answered"; 2], 30));
+    // With nothing but what is void it is a spare.
+    place(&mut leaf, 2..4);
+    until("it goes", || leaf.lines(version).iter().all(|line| line.state != State::Serving)).await;
+    assert!(leaf.parts.shards.board.settled() && !leaf.parts.shards.board.wants_any());
 }

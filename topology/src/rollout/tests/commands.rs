@@ -129,7 +129,7 @@ fn accepting_passes_a_step_and_aborting_ends_it() {
 fn a_dry_run_says_what_would_happen() {
     let world = World::new(2, 6);
     let bytes = world.state.seen.placed.keys().map(|shard| (shard.clone(), 1 << 30)).collect();
-    let load = Load { queries_per_second: 600.0, bytes };
+    let load = Load { queries_per_second: 600.0, bytes, ..Load::default() };
     let run = dry_run(&world.state, Version(2), &Policy::default(), false, &load);
     let waves: Vec<Vec<usize>> =
         run.steps.iter().map(|step| step.waves.iter().map(|wave| wave.replicas).collect()).collect();
@@ -172,4 +172,54 @@ fn a_dry_run_over_15600_leaves() {
         run.steps[4].waves[0],
         crate::rollout::dry_run::Wave { replicas: 1_600, leaves: 1_600, bytes: 0 }
     );
+}
+
+#[test]
+fn a_dry_run_says_what_another_number_of_shards_costs() {
+    let mut world = World::new(4, 2);
+    let has = |count| Load { shards: [("main".to_owned(), count)].into(), ..Load::default() };
+    let run =
+        |world: &World, count| dry_run(&world.state, Version(2), &Policy::default(), false, &has(count));
+    let latencies = |run: &crate::rollout::dry_run::DryRun| {
+        run.skipped.iter().find(|skipped| skipped.starts_with("latencies")).cloned()
+    };
+    let alike = run(&world, 4);
+    assert_eq!((alike.refused.clone(), latencies(&alike), alike.steps.len()), (None, None, 5));
+    let refused = run(&world, 8).refused.unwrap();
+    assert!(
+        refused.contains("v2 has 8 shards of main, and 4 are placed (main/4 is on no leaf)"),
+        "{refused}"
+    );
+    assert!(refused.contains("place --group main --shards 8"), "{refused}");
+    let fewer = run(&world, 3);
+    assert!(latencies(&fewer).unwrap().contains("v1 and the new version have 4 and 3 shards"), "{fewer:?}");
+    assert!(fewer.warnings.iter().any(|it| it.contains("1 of the placed shards are not of v2 (main/3")));
+    // The version that serves does not have the last shard.
+    let last = ShardId::new("main", 3);
+    let void = world.state.seen.replicas().filter(|replica| replica.shard == last);
+    let void = void.map(|replica| Report { replica, version: Version(1), hold: Hold::Void });
+    let void = void.collect();
+    world.tell(Event::Held(void));
+    assert_eq!(latencies(&run(&world, 3)), None);
+    assert!(latencies(&run(&world, 4)).unwrap().contains("3 and 4 shards"));
+}
+
+#[test]
+fn a_dry_run_says_what_a_plan_without_a_canary_does_not_judge() {
+    let world = World::new(1, 2);
+    let step = |percent, sample| Step { percent, bake: canopy_common::config::Time::ms(0), sample };
+    let skipped = |steps: &[Step]| {
+        let policy = Policy { steps: steps.to_vec(), ..Policy::default() };
+        dry_run(&world.state, Version(2), &policy, false, &Load::default()).skipped.join("; ")
+    };
+    let bare = skipped(&[step(0, 0), Step::ALL]);
+    assert!(bare.contains("latencies: the plan has no step of 1 to 99 %"), "{bare}");
+    assert!(
+        bare.contains("the step at 100 %, unless an earlier one happens to compare 100 queries"),
+        "{bare}"
+    );
+    let sampled = skipped(&[step(0, 200), Step::ALL]);
+    assert!(sampled.contains("latencies") && !sampled.contains("the step at 100 %"), "{sampled}");
+    let whole = skipped(&[step(0, 200), step(1, 4_600), Step::ALL]);
+    assert!(!whole.contains("latencies") && !whole.contains("at 100 %"), "{whole}");
 }

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use canopy_common::ids::{Epoch, Version};
+use canopy_common::{
+    config::Time,
+    ids::{Epoch, Version},
+};
 use canopy_proto::topology::{self as wire, NodeReport, held};
 use proptest::prelude::*;
 use tokio::time::Instant;
@@ -10,7 +13,9 @@ use tokio::time::Instant;
 use super::*;
 use crate::{
     config::{Placement, TopologyConfig},
-    rollout::Policy,
+    gates::{Comparison, wire::Seen},
+    rollout::{Policy, Step},
+    routing::Trial,
     service::report::Word,
 };
 
@@ -19,13 +24,16 @@ struct Tree {
     control: Control,
     now: Instant,
     leaves: BTreeMap<String, BTreeSet<(u64, String)>>,
+    /// How many shards a version has; what is not named has all.
+    shards: BTreeMap<u64, u32>,
+    batch: u64,
 }
 
 impl Tree {
     fn of(leaves: usize, shards: u32, replicas: u32) -> Self {
         let now = Instant::now();
         let control = Control::new(super::super::desired::Desired::default(), Epoch(1), now);
-        let mut tree = Self { control, now, leaves: BTreeMap::new() };
+        let mut tree = Self { control, now, leaves: BTreeMap::new(), shards: BTreeMap::new(), batch: 0 };
         (0..leaves).for_each(|number| tree.join(number));
         tree.place(&PlaceAsked { replicas, shards, ..asked() }).unwrap();
         let start =
@@ -45,14 +53,17 @@ impl Tree {
 
     fn report(&mut self, leaf: &str) {
         let Some(holds) = self.leaves.get(leaf) else { return };
-        let held = holds.iter().map(|(version, shard)| wire::Held {
-            corpus: "web".into(),
-            version: *version,
-            shard: shard.clone(),
-            state: held::State::Resident as i32,
-            bytes: 1000,
-            memory: 500,
-            ..wire::Held::default()
+        let held = holds.iter().map(|(version, shard)| {
+            let void = !self.has(*version, &shard.parse().unwrap());
+            wire::Held {
+                corpus: "web".into(),
+                version: *version,
+                shard: shard.clone(),
+                state: if void { held::State::Void } else { held::State::Resident } as i32,
+                bytes: if void { 0 } else { 1000 },
+                memory: if void { 0 } else { 500 },
+                ..wire::Held::default()
+            }
         });
         let number: usize = leaf.trim_start_matches("leaf-").parse().unwrap();
         let report = NodeReport {
@@ -95,18 +106,47 @@ impl Tree {
         self.control.tick(Duration::from_millis(500), self.now);
     }
 
+    fn has(&self, version: u64, shard: &ShardId) -> bool {
+        self.shards.get(&version).is_none_or(|count| shard.number < *count)
+    }
+
+    /// Opens every version, and tells of a trial where both arms can be asked of the same leaves.
     fn root(&mut self) {
-        let statistics = wire::Held {
+        let snapshot = self.control.snapshot().clone();
+        let corpus = &snapshot.corpora["web"];
+        let versions = corpus.versions.keys().map(|version| version.0).chain([1]).collect::<BTreeSet<_>>();
+        let statistics = |version| wire::Held {
             corpus: "web".into(),
-            version: 1,
+            version,
             state: held::State::Resident as i32,
             ..wire::Held::default()
         };
+        let comparable = |version: Version, other: Version| {
+            let both = corpus.both(version, other).unwrap_or_default();
+            let mut placed = self.placed().into_keys().filter(|shard| self.has(version.0, shard));
+            placed.all(|shard| both.get(&shard).is_some_and(|leaves| !leaves.is_empty()))
+        };
+        let saw = |trial: &Trial| {
+            let mut seen = Seen::of("web", trial);
+            let Comparison { control, treatment, overlap, .. } = &mut seen.comparison;
+            for arm in [control, treatment] {
+                arm.queries = 100;
+                (0..100).for_each(|at| arm.latencies.record(10_000 + at));
+            }
+            overlap.record(1.0);
+            seen.to_wire()
+        };
+        let trial = corpus.trial.filter(|trial| {
+            comparable(trial.version, trial.control) && comparable(trial.control, trial.version)
+        });
+        self.batch += 1;
         let report = NodeReport {
             node: "root".into(),
             role: "root".into(),
             address: "h:999".into(),
-            held: vec![statistics],
+            held: versions.into_iter().map(statistics).collect(),
+            trials: trial.iter().map(saw).collect(),
+            batch: self.batch,
             ..NodeReport::default()
         };
         self.control.hear(Word::check(&report).unwrap(), self.now).unwrap();
@@ -235,7 +275,7 @@ fn what_cannot_be_done_is_refused_with_the_reason() {
     assert!(
         message(tree.place(&PlaceAsked { group: "fresh".into(), ..asked() })).contains("placed are: main")
     );
-    assert!(message(tree.place(&PlaceAsked { shards: 2, ..asked() })).contains("not taken away"));
+    assert!(message(tree.place(&PlaceAsked { shards: 2, ..asked() })).contains("main has 4 shards, and v1 has main/2"));
     assert!(tree.place(&PlaceAsked { shards: 100_000, ..asked() }).is_err());
     assert_eq!(tree.placed(), before);
     assert!(!tree.control.desired().nodes[&NodeId::from("leaf-0")].emptied, "nothing of it was done");
@@ -309,4 +349,55 @@ proptest! {
             prop_assert_eq!(distinct.len(), nodes.len());
         }
     }
+}
+
+/// Rolls a version out step by step, each judged, to its end; what the gates said that they can't judge.
+fn roll_out(tree: &mut Tree, to: u64) -> BTreeSet<String> {
+    let step = |percent, sample| Step { percent, bake: Time::ms(0), sample };
+    let steps = vec![step(0, 100), step(1, 200), step(50, 200), step(100, 0)];
+    let (retain, grace) = (Time::ms(1000), Time::ms(1000));
+    let policy = Policy { steps, retain, grace, ..Policy::default() };
+    let start = Event::Start { to: Version(to), by: "ann".into(), policy, supersede: false };
+    tree.control.command("web", start).unwrap();
+    let mut skipped = BTreeSet::new();
+    for _ in 0..300 {
+        tree.round(usize::MAX);
+        skipped.extend(tree.control.judgement("web").into_iter().flat_map(|it| it.skipped));
+        let state = &tree.control.desired().corpora["web"];
+        if state.live == Some(Version(to)) && state.active.is_none() {
+            return skipped;
+        }
+    }
+    panic!("it does not end: {:#}\n{:?}", tree.control.corpora_status(), tree.control.audited());
+}
+
+#[test]
+fn a_version_of_twice_the_shards_is_rolled_out_and_one_of_fewer_after_it() {
+    let mut tree = Tree::of(4, 4, 2);
+    tree.shards = [(1, 4), (2, 8), (3, 4)].into();
+    let place = |tree: &mut Tree, shards| tree.place(&PlaceAsked { shards, ..asked() });
+    let settle = |tree: &mut Tree| (0..200).for_each(|_| tree.round(1));
+    settle(&mut tree);
+    assert!(!roll_out(&mut tree, 4).iter().any(|skipped| skipped.contains("shards")), "alike");
+    tree.shards.insert(4, 4);
+    // The shards of both are placed; the version that serves lacks half of them, and nothing waits for these.
+    place(&mut tree, 8).unwrap();
+    settle(&mut tree);
+    assert_eq!((tree.moving(), tree.placed().len(), tree.control.alarms(tree.now)), (0, 8, 0));
+    let skipped = roll_out(&mut tree, 2);
+    assert!(
+        skipped.iter().any(|it| it.contains("latencies (the versions have 4 and 8 shards")),
+        "{skipped:?}"
+    );
+    let audit = tree.control.audited().join("\n");
+    assert!(audit.contains("canary 50 % passed over") && audit.contains("shadow passed over"), "{audit}");
+    // Fewer: only once nothing that is kept has them.
+    let error = place(&mut tree, 4).unwrap_err().to_string();
+    assert!(error.contains("main has 8 shards, and v2 has main/4"), "{error}");
+    let skipped = roll_out(&mut tree, 3);
+    assert!(skipped.iter().any(|it| it.contains("the versions have 8 and 4 shards")), "{skipped:?}");
+    place(&mut tree, 4).unwrap();
+    settle(&mut tree);
+    assert_eq!((tree.moving(), tree.placed().len(), tree.control.alarms(tree.now)), (0, 4, 0));
+    assert!(tree.placed().values().all(|nodes| nodes.len() == 2));
 }
