@@ -2,7 +2,7 @@
 //! put-if-absent; a version exists for readers only when its manifest does.
 //!
 //! Layout: `corpora/NAME/corpus.json`, `corpora/NAME/versions/0000001742/{claim, statistics/…, shards/main-0003/…,
-//! manifest.sig, manifest.json}`.
+//! manifest-HASH.sig, manifest.json}`.
 //!
 //! Two builds that end at the same time must not share a number, and a build that dies half-way must never be seen.
 //! Hence the rule: only create-only writes decide (the claim, the manifest), nothing is decided by listing; what was
@@ -282,8 +282,21 @@ impl VersionStore {
 }
 
 const MANIFEST: &str = "manifest.json";
-/// Beside the manifest, when it is signed.
+/// Beside the manifest, when it is signed, in a version that was published before signatures were named by what they
+/// sign, and in what a node keeps of one.
 const SIGNATURE: &str = "manifest.sig";
+
+/// Beside the manifest, when it is signed. Named by the bytes that it signs: of two publishers of one number each writes the
+/// signature of his own manifest, and whichever manifest comes first has its own beside it.
+fn signature_of(manifest: &[u8]) -> String {
+    format!("manifest-{}.sig", &blake3::hash(manifest).to_hex()[..32])
+}
+
+/// Whether a path is one of those that are not a file of the version itself.
+fn reserved(path: &str) -> bool {
+    let signature = path.starts_with("manifest-") && path.ends_with(".sig") && !path.contains('/');
+    signature || matches!(path, MANIFEST | SIGNATURE | "claim")
+}
 
 fn corpus_file(name: &str) -> Path {
     Path::from(format!("corpora/{name}/corpus.json"))

@@ -23,6 +23,8 @@ use object_store::{
 use super::*;
 use crate::build::{self, BuildRequest};
 
+mod turns;
+
 /// A local store with the corpus `web`.
 struct Source {
     store: VersionStore,

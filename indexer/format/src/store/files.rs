@@ -13,7 +13,7 @@ use object_store::{ObjectStoreExt, WriteMultipart, path::Path};
 use serde::Serialize;
 use tokio::io::AsyncWriteExt;
 
-use super::{MANIFEST, SIGNATURE, VersionStore, check_corpus, object};
+use super::{MANIFEST, VersionStore, check_corpus, object, reserved};
 use crate::{
     checksum::{BLOCK, Checksum, Hashing},
     error::{Error, Result},
@@ -48,7 +48,7 @@ impl VersionStore {
         file: &FilePath,
     ) -> Result<FileEntry> {
         check_corpus(corpus)?;
-        if !valid_path(path) || matches!(path, MANIFEST | SIGNATURE | "claim") {
+        if !valid_path(path) || reserved(path) {
             return Err(Error::Invalid {
                 field: "path",
                 reason: format!("{path:?} cannot be a file of a version"),

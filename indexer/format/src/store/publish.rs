@@ -1,8 +1,13 @@
-//! Making a version visible: its signature, then its manifest, create-only, when everything else is in place.
+//! Making a version visible: its signature, then its manifest, both create-only, when everything else is in place.
+//!
+//! The failure this prevents: two publishers of one copy, of whom one signs or each has a manifest of its own, leave the manifest
+//! of one with the signature of the other, or with none, and no reader takes the version. Rules: a signature's name says
+//! which bytes it signs, so that nobody writes over or removes another's; two keys for the same manifest: the first one
+//! counts, the other publisher is told. The manifest that comes first is the version.
 
-use object_store::{ObjectStoreExt, PutPayload};
+use object_store::{PutPayload, path::Path};
 
-use super::{MANIFEST, SIGNATURE, VersionStore, object};
+use super::{MANIFEST, VersionStore, object, signature_of};
 use crate::{
     error::{Error, Result},
     manifest::Manifest,
@@ -36,16 +41,28 @@ impl VersionStore {
             };
             return Err(Error::Damaged { file: file.path.clone(), reason });
         }
-        let beside = object(corpus, version, SIGNATURE);
-        match signature {
-            Some(signature) => drop(self.objects.put(&beside, signature.to_json().into()).await?),
-            None => self.delete(&beside).await?,
+        if let Some(signature) = signature {
+            let name = signature_of(json);
+            let beside = object(corpus, version, &name);
+            match self.create_once(&beside, &signature.to_json(), "").await {
+                Err(Error::Exists(_)) => {
+                    let reason = format!(
+                        "{version} of {corpus} is being published by somebody who signs the same manifest with another key than {}; \
+                         sign with that key, or remove {name} when he is gone for good",
+                        signature.key
+                    );
+                    return Err(Error::Invalid { field: "sign-key", reason });
+                }
+                other => other?,
+            }
         }
-        let created =
-            self.create(&path, PutPayload::from(json.to_vec()), &format!("{corpus} {version}")).await;
-        match created {
-            // A try whose answer was lost has written it.
-            Err(Error::Exists(_)) if self.read(&path).await?.is_some_and(|found| found == json) => Ok(()),
+        self.create_once(&path, json, &format!("{corpus} {version}")).await
+    }
+
+    /// Writes an object that must not exist with other bytes: a try whose answer was lost has written it.
+    async fn create_once(&self, path: &Path, bytes: &[u8], what: &str) -> Result<()> {
+        match self.create(path, PutPayload::from(bytes.to_vec()), what).await {
+            Err(Error::Exists(_)) if self.read(path).await?.is_some_and(|found| found == bytes) => Ok(()),
             other => other,
         }
     }

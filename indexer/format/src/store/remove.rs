@@ -1,6 +1,7 @@
 //! Taking a version out of the store: its manifest first, so that from then on it exists for nobody, then its files. Broken off in
 //! between it is what a dead build leaves: a directory without a manifest, which readers skip and the next build or removal
-//! clears. Its number is not given out again: numbers only grow.
+//! clears. Its number is not given out again: numbers only grow. So the newest published version stays, also while a build has
+//! claimed a higher number: a build that fails gives its number back, and the next one would be that of what was removed.
 //!
 //! Whoever has the files mapped keeps them until he lets go; whether somebody still needs them is the caller's to know.
 
@@ -17,7 +18,11 @@ impl VersionStore {
     /// Removes a version; bytes of its files that were there. Errors: it is the newest, whose number the next one is above.
     pub async fn remove(&self, corpus: &str, version: Version) -> Result<u64> {
         check_corpus(corpus)?;
-        if self.newest_in_use(corpus).await?.is_none_or(|newest| version >= newest) {
+        let in_use = self.newest_in_use(corpus).await?;
+        let published = self.newest_published(corpus).await?;
+        // A number that is above all published ones may be somebody's who publishes it just now.
+        let stays = |newest: Option<Version>| newest.is_some_and(|newest| version >= newest);
+        if in_use.is_none() || stays(in_use) || stays(published) {
             let reason = format!("{version} is the newest of {corpus}; the newest stays");
             return Err(Error::Invalid { field: "version", reason });
         }
@@ -40,7 +45,17 @@ impl VersionStore {
         Ok(bytes)
     }
 
-    pub(super) async fn delete(&self, path: &Path) -> Result<()> {
+    async fn newest_published(&self, corpus: &str) -> Result<Option<Version>> {
+        for version in self.numbers(corpus).await?.into_iter().rev() {
+            let manifest = object(corpus, version, MANIFEST);
+            if self.listed(corpus, version).await?.objects.iter().any(|found| found.location == manifest) {
+                return Ok(Some(version));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn delete(&self, path: &Path) -> Result<()> {
         match self.objects.delete(path).await {
             Ok(()) | Err(StoreError::NotFound { .. }) => Ok(()),
             Err(error) => Err(error.into()),

@@ -12,7 +12,7 @@ use std::{
 use bytes::Bytes;
 use canopy_common::ids::Version;
 
-use super::{MANIFEST, SIGNATURE, VersionStore, check_corpus, files::blocking, object};
+use super::{MANIFEST, SIGNATURE, VersionStore, check_corpus, files::blocking, object, signature_of};
 use crate::{
     error::{Error, Result},
     manifest::Manifest,
@@ -81,7 +81,10 @@ impl VersionStore {
 
     async fn raw(&self, corpus: &str, version: Version) -> Result<Option<Raw>> {
         let Some(manifest) = self.read(&object(corpus, version, MANIFEST)).await? else { return Ok(None) };
-        let signature = self.read(&object(corpus, version, SIGNATURE)).await?;
+        let signature = match self.read(&object(corpus, version, &signature_of(&manifest))).await? {
+            None => self.read(&object(corpus, version, SIGNATURE)).await?,
+            found => found,
+        };
         Ok(Some(Raw { manifest, signature }))
     }
 

@@ -307,6 +307,25 @@ async fn a_removed_version_is_gone_and_its_number_is_not_given_again() {
     assert_eq!(local.store.claim("web").await.unwrap(), Version(4));
 }
 
+#[tokio::test]
+async fn the_newest_published_version_stays_while_a_build_has_claimed_a_higher_number() {
+    let local = local().await;
+    for _ in 0..2 {
+        let manifest = local.built().await;
+        local.store.publish(&manifest).await.unwrap();
+    }
+    assert_eq!(local.store.claim("web").await.unwrap(), Version(3));
+    for stays in [2, 3, 4] {
+        let refused = local.store.remove("web", Version(stays)).await;
+        assert!(matches!(refused, Err(Error::Invalid { field: "version", .. })), "{stays}: {refused:?}");
+    }
+    local.store.remove("web", Version(1)).await.unwrap();
+    // The build fails and gives its number back: the next one gets that one, and never the number of a version that was.
+    fs::remove_dir_all(local.store.version_dir("web", Version(3)).unwrap()).unwrap();
+    assert_eq!(local.store.claim("web").await.unwrap(), Version(3));
+    assert_eq!(local.store.versions("web").await.unwrap(), [Version(2)]);
+}
+
 /// A store that nothing listens for.
 fn away() -> VersionStore {
     let config = StoreConfig {
@@ -381,11 +400,14 @@ async fn whoever_trusts_keys_passes_over_what_they_did_not_sign() {
     let text = fs::read_to_string(&json).unwrap();
     fs::write(&json, text.replacen("\"builder\": \"", "\"builder\": \"x", 1)).unwrap();
     let changed = trusting(&[1, 2]).manifest("web", Version(2)).await.unwrap_err().to_string();
-    assert!(changed.contains("does not fit"), "{changed}");
-    let signatures =
-        [1, 2].map(|version| local.store.version_dir("web", Version(version)).unwrap().join(SIGNATURE));
+    assert!(changed.contains("is not signed"), "its signature is of other bytes: {changed}");
+    let signatures = [1, 2].map(|version| {
+        let directory = local.store.version_dir("web", Version(version)).unwrap();
+        directory.join(signature_of(&fs::read(directory.join(MANIFEST)).unwrap()))
+    });
     fs::copy(&signatures[0], &signatures[1]).unwrap();
-    assert!(trusting(&[1, 2]).manifest("web", Version(2)).await.is_err());
+    let foreign = trusting(&[1, 2]).manifest("web", Version(2)).await.unwrap_err().to_string();
+    assert!(foreign.contains("does not fit"), "{foreign}");
     fs::write(&signatures[1], "{").unwrap();
     assert!(
         trusting(&[2]).manifest("web", Version(2)).await.unwrap_err().to_string().contains("can't be read")
