@@ -21,9 +21,25 @@ const MOST: usize = 256 << 20;
 /// A call under way.
 pub type Call<T> = BoxFuture<'static, Result<T, Status>>;
 
+/// A header that no log shows.
+type Authorization = MetadataValue<Ascii>;
+
 /// Client side of a topology service, over any (layered) channel.
 #[derive(Clone)]
-pub struct TopologyPeer<C>(TopologyClient<C>);
+pub struct TopologyPeer<C> {
+    client: TopologyClient<C>,
+    /// Of a node.
+    node: Option<Authorization>,
+}
+
+fn with<T>(message: T, authorization: Option<Authorization>) -> Request<T> {
+    let mut request = Request::new(message);
+    if let Some(mut authorization) = authorization {
+        authorization.set_sensitive(true);
+        request.metadata_mut().insert("authorization", authorization);
+    }
+    request
+}
 
 impl<C> TopologyPeer<C>
 where
@@ -35,18 +51,26 @@ where
 {
     /// Wraps a channel.
     pub fn new(channel: C) -> Self {
-        Self(TopologyClient::new(channel).max_decoding_message_size(MOST).max_encoding_message_size(MOST))
+        let client = TopologyClient::new(channel);
+        Self { client: client.max_decoding_message_size(MOST).max_encoding_message_size(MOST), node: None }
+    }
+
+    /// For a node that carries a token: with all it says and asks as a node.
+    pub fn bearing(self, authorization: Option<MetadataValue<Ascii>>) -> Self {
+        Self { node: authorization, ..self }
     }
 
     /// Snapshots from now on.
     pub fn watch(&self, request: WatchRequest) -> Call<Streaming<RoutingUpdate>> {
-        let mut client = self.0.clone();
+        let mut client = self.client.clone();
+        let request = with(request, self.node.clone());
         async move { Ok(client.watch(request).await?.into_inner()) }.boxed()
     }
 
     /// How a node is.
     pub fn report(&self, report: NodeReport) -> Call<ReportReply> {
-        let mut client = self.0.clone();
+        let mut client = self.client.clone();
+        let report = with(report, self.node.clone());
         async move { Ok(client.report(report).await?.into_inner()) }.boxed()
     }
 
@@ -56,24 +80,21 @@ where
         request: CommandRequest,
         authorization: Option<MetadataValue<Ascii>>,
     ) -> Call<CommandReply> {
-        let mut client = self.0.clone();
-        let mut request = Request::new(request);
-        if let Some(mut authorization) = authorization {
-            authorization.set_sensitive(true);
-            request.metadata_mut().insert("authorization", authorization);
-        }
+        let mut client = self.client.clone();
+        let request = with(request, authorization);
         async move { Ok(client.command(request).await?.into_inner()) }.boxed()
     }
 
     /// The judged queries of a rollout.
     pub fn judged(&self, request: JudgedRequest) -> Call<JudgedReply> {
-        let mut client = self.0.clone();
+        let mut client = self.client.clone();
+        let request = with(request, self.node.clone());
         async move { Ok(client.judged(request).await?.into_inner()) }.boxed()
     }
 
     /// What the service knows.
     pub fn show(&self, request: ShowRequest) -> Call<ShowReply> {
-        let mut client = self.0.clone();
+        let mut client = self.client.clone();
         async move { Ok(client.show(request).await?.into_inner()) }.boxed()
     }
 }

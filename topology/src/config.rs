@@ -18,6 +18,8 @@ use store::StoreAddress;
 
 /// Longest name of a machine, bytes.
 const LONGEST_HOST: usize = 253;
+/// Largest `max_nodes`.
+const MOST_NODES: u32 = 1_000_000;
 /// Most shards of one group; part of the layout's contract.
 pub(crate) const MAX_SHARDS_PER_GROUP: u32 = 1024;
 
@@ -45,6 +47,11 @@ pub struct TopologyConfig {
     /// File with a token that commands must carry, of the service and of whoever commands it; empty: none is asked for.
     /// Default: empty.
     pub token_file: String,
+    /// File with a token that nodes' reports and watches must carry, of the service and of every node; empty: that of token_file,
+    /// if there is one. Default: empty.
+    pub node_token_file: String,
+    /// Nodes that the service knows at most; those that it knows are never refused. Default: 100000.
+    pub max_nodes: u32,
     /// Where a node keeps the last routing snapshot that it went by, so that it can start while the topology service is
     /// away. Default: state.
     pub state_dir: String,
@@ -63,6 +70,8 @@ impl Default for TopologyConfig {
             store_lease: Time::ms(3000),
             cluster: String::new(),
             token_file: String::new(),
+            node_token_file: String::new(),
+            max_nodes: 100_000,
             state_dir,
         }
     }
@@ -170,6 +179,11 @@ impl Section for TopologyConfig {
         ("cluster", "name of the tree; nodes and commands of another one are refused"),
         ("token_file", "file with the token that commands carry; empty: none is asked for"),
         (
+            "node_token_file",
+            "file with the token that nodes carry; empty: that of token_file, if there is one",
+        ),
+        ("max_nodes", "nodes that the service knows at most, known ones are never refused; 1..1000000"),
+        (
             "state_dir",
             "where nodes keep the last routing snapshot, for a start while the topology service is away",
         ),
@@ -186,6 +200,9 @@ impl Section for TopologyConfig {
         check.store(self);
         if !self.cluster.is_empty() && !valid_name(&self.cluster) {
             check.wrong("cluster", format!("{:?} is not a name; use a-z, 0-9, - and _", self.cluster));
+        }
+        if !(1..=MOST_NODES).contains(&self.max_nodes) {
+            check.wrong("max_nodes", format!("{} is outside 1..{MOST_NODES}", self.max_nodes));
         }
         if self.state_dir.is_empty() {
             check.wrong("state_dir", "it is empty; name a path");

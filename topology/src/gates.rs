@@ -19,7 +19,7 @@ pub mod share;
 pub mod spending;
 pub mod wire;
 
-pub use gate::Gate;
+pub use gate::{Gate, Kept};
 pub use judge::{Arm, Comparison, Finding, Judgement};
 pub(crate) use normal::upper_tail;
 pub use policy::{GatePolicy, Limits};

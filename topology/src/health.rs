@@ -129,7 +129,7 @@ pub struct Health {
     bad: u32,
     good: u32,
     /// How often it went down without having been well for long in between.
-    falls: u32,
+    pub falls: u32,
 }
 
 /// How often the way up doubles.
@@ -150,6 +150,13 @@ impl Health {
     /// A node that has just registered.
     pub fn joining() -> Self {
         Self { condition: Condition::Joining, reason: String::new(), bad: 0, good: 0, falls: 0 }
+    }
+
+    /// A node that was judged before this process: down, with its whole way up before it; or to be seen.
+    pub fn known(condition: Condition, falls: u32) -> Self {
+        let down = matches!(condition, Condition::SubHealthy | Condition::Faulty);
+        let reason = if down { "it was so when the service started".to_owned() } else { String::new() };
+        Self { condition, reason, falls: falls.max(u32::from(down)), ..Self::joining() }
     }
 
     /// After one more window.

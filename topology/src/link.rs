@@ -34,7 +34,7 @@ use crate::{
     placement::Capacity,
     redirect,
     routing::{Routing, RoutingSnapshot, Trial},
-    service::lead::Leader,
+    service::{lead::Leader, node_token},
 };
 
 /// Pause after a call that failed; the next service is asked then.
@@ -127,10 +127,12 @@ impl Link {
     /// Of `node`, to the services of `config`. It goes by the last good snapshot until it hears of a newer one. Errors: an
     /// address, or the state directory.
     pub fn new(config: &TopologyConfig, node: NodeConfig, rpc: &RpcConfig, net: &NetIo) -> Result<Self> {
+        let token = node_token(config)?;
+        let bearer = token.and_then(|token| format!("Bearer {}", token.reveal()).parse().ok());
         let dial = |address: String| {
             let channel = rpc::channel(rpc, net, &address)
                 .map_err(|source| Error::Io { what: format!("topology service {address}"), source })?;
-            Ok((address, TopologyPeer::new(channel)))
+            Ok((address, TopologyPeer::new(channel).bearing(bearer.clone())))
         };
         let services = config.services().into_iter().map(dial).collect::<Result<Vec<_>>>()?;
         let last_good = LastGood::at(Path::new(&config.state_dir), &node.id)?;

@@ -30,5 +30,5 @@ mod status;
 pub mod store;
 mod updates;
 
-pub use guard::token;
+pub use guard::{node_token, token};
 pub use serve::{TopologyServe, serve};

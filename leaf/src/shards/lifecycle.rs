@@ -388,7 +388,10 @@ impl Lifecycle {
             }
             End::Void(reason) => {
                 tracing::info!(corpus, %shard, reason, "nothing is to be held");
-                self.shards.board.update(&place, |line| (line.state, line.due) = (State::Void, None));
+                self.shards.board.update(&place, |line| {
+                    (line.state, line.due) = (State::Void, None);
+                    line.last_error.clear();
+                });
             }
             End::Damaged(error) if self.store.local().is_none() => {
                 let due = self.came_damaged(&place).await;

@@ -10,6 +10,8 @@
 //! round begins from nothing; the last look of a step spends what its round has left, so that nothing that was seen stays
 //! unjudged; a pass needs the planned sample and, where the plan names judged queries, their answer.
 
+use serde::{Deserialize, Serialize};
+
 use super::{
     judge::{Arm, Comparison, Judgement, Look, Looks},
     policy::GatePolicy,
@@ -17,14 +19,11 @@ use super::{
 };
 use crate::rollout::Verdict;
 
-/// See the module.
-#[derive(Debug, Clone)]
-pub struct Gate {
-    policy: GatePolicy,
-    /// Stands for the control arm where nothing of the same time is left to compare with.
-    baseline: Option<Arm>,
-    /// What it can't judge, and why.
-    skipped: Vec<String>,
+/// What a gate has seen and spent: all that its next look depends on, beside its policy. Stored at each look, so that a service
+/// that starts again or follows another one goes on from the last look and spends nothing twice; what was seen since then is
+/// lost, which only means that the next look comes later.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Kept {
     looks: Looks,
     taken: u32,
     /// Queries of the smaller arm in the rounds before.
@@ -38,94 +37,121 @@ pub struct Gate {
     /// Whether the planned sample was there and good.
     sampled: bool,
     ended: bool,
+}
+
+impl Kept {
+    /// Looks that were taken.
+    pub fn looks_taken(&self) -> u32 {
+        self.taken
+    }
+}
+
+/// See the module.
+#[derive(Debug, Clone)]
+pub struct Gate {
+    policy: GatePolicy,
+    /// Stands for the control arm where nothing of the same time is left to compare with.
+    baseline: Option<Arm>,
+    /// What it can't judge, and why.
+    skipped: Vec<String>,
+    kept: Kept,
+    /// The last look; none since this service goes on with the gate: the default.
     last: Judgement,
 }
 
 impl Gate {
     /// Opens one; `skipped`: what it can't judge, and why.
     pub fn new(policy: GatePolicy, skipped: Vec<String>) -> Self {
-        Self {
-            sampled: policy.needs == 0,
-            policy,
-            baseline: None,
-            skipped,
-            looks: Looks::default(),
-            taken: 0,
-            before: 0,
-            seen: Comparison::default(),
-            control: Arm::default(),
-            judged: false,
-            ended: false,
-            last: Judgement::default(),
-        }
+        let kept = Kept { sampled: policy.needs == 0, ..Kept::default() };
+        Self { policy, baseline: None, skipped, kept, last: Judgement::default() }
     }
 
     /// Opens one that compares the shares of the new version with those that the control had before.
     pub fn against(policy: GatePolicy, skipped: Vec<String>, baseline: Arm) -> Self {
-        let seen = Comparison { control: baseline.clone(), ..Comparison::default() };
-        Self { baseline: Some(baseline), seen, ..Self::new(policy, skipped) }
+        let mut gate = Self::new(policy, skipped);
+        gate.kept.seen.control.clone_from(&baseline);
+        Self { baseline: Some(baseline), ..gate }
+    }
+
+    /// Goes on with one that was opened the same way, from its last look.
+    pub fn resume(&mut self, kept: Kept) {
+        self.kept = kept;
+    }
+
+    /// What has to be kept of it since the last look.
+    pub fn kept(&self) -> &Kept {
+        &self.kept
     }
 
     /// What a root saw.
     pub fn take(&mut self, seen: &Comparison) {
-        self.seen.add(seen);
-        self.control.count(&seen.control);
+        self.kept.seen.add(seen);
+        self.kept.control.count(&seen.control);
         if let Some(baseline) = &self.baseline {
-            self.seen.control.clone_from(baseline);
+            self.kept.seen.control.clone_from(baseline);
         }
     }
 
     /// Counts of the control since the gate was opened.
     pub fn control(&self) -> &Arm {
-        &self.control
+        &self.kept.control
     }
 
     /// Whether the judged queries are still to be asked.
     pub fn lacks_judged(&self) -> bool {
-        self.policy.judged && self.seen.judged.is_none()
+        self.policy.judged && self.kept.seen.judged.is_none()
     }
 
     /// Queries of the smaller arm in this round.
     fn since(&self) -> u64 {
-        let Comparison { control, treatment, .. } = &self.seen;
+        let Comparison { control, treatment, .. } = &self.kept.seen;
         if self.baseline.is_some() { treatment.queries } else { control.queries.min(treatment.queries) }
     }
 
     fn look(&self, arms: Option<u64>, floors: Option<u64>, last: bool) -> Look<'_> {
-        Look { policy: &self.policy, looks: self.looks, arms, floors, last, seen: &self.seen }
+        Look { policy: &self.policy, looks: self.kept.looks, arms, floors, last, seen: &self.kept.seen }
     }
 
     /// Looks, if a look is due; `last`: at all that is there, because the step is over. `None`: nothing is new.
     pub fn judge(&mut self, last: bool) -> Option<Judgement> {
-        let last = last && !self.ended;
-        self.ended |= last;
-        let (since, both) = (self.since(), self.seen.overlap.queries);
+        let last = last && !self.kept.ended;
+        self.kept.ended |= last;
+        let (since, both) = (self.since(), self.kept.seen.overlap.queries);
         let due = |spent: Spent, sample: u64, last: bool| {
             let rest = (last && sample > spent.at).then_some(sample);
             rest.or_else(|| spent.due(sample, self.policy.sample))
         };
-        let arms = due(self.looks.arms, since, last);
+        let arms = due(self.kept.looks.arms, since, last);
         // The round ends with the arms' sample: what was asked of both is fewer, and would not be looked at any more.
         let closes = last || arms.is_some_and(|sample| sample >= self.policy.sample);
-        let floors = due(self.looks.floors, both, closes);
-        let judged = self.seen.judged.is_some() && !self.judged;
+        let floors = due(self.kept.looks.floors, both, closes);
+        let judged = self.kept.seen.judged.is_some() && !self.kept.judged;
         if arms.is_none() && floors.is_none() && !judged {
             return None;
         }
         let findings = self.look(arms, floors, closes).findings();
-        self.judged |= judged;
-        self.taken += 1;
-        self.looks.arms = arms.map_or(self.looks.arms, |sample| self.looks.arms.looked(sample));
-        self.looks.floors = floors.map_or(self.looks.floors, |sample| self.looks.floors.looked(sample));
+        self.kept.judged |= judged;
+        self.kept.taken += 1;
+        self.kept.looks.arms =
+            arms.map_or(self.kept.looks.arms, |sample| self.kept.looks.arms.looked(sample));
+        self.kept.looks.floors =
+            floors.map_or(self.kept.looks.floors, |sample| self.kept.looks.floors.looked(sample));
         let worst = findings.iter().map(|finding| finding.verdict).max().unwrap_or_default();
         let timed = !self.policy.latency
-            || !(self.seen.control.latencies.is_empty() || self.seen.treatment.latencies.is_empty());
-        let sample = self.before + since;
-        self.sampled |= worst == Verdict::Pass && sample >= self.policy.needs && timed;
-        let passes = self.sampled && !self.lacks_judged();
+            || !(self.kept.seen.control.latencies.is_empty()
+                || self.kept.seen.treatment.latencies.is_empty());
+        let sample = self.kept.before + since;
+        self.kept.sampled |= worst == Verdict::Pass && sample >= self.policy.needs && timed;
+        let passes = self.kept.sampled && !self.lacks_judged();
         let verdict = if worst == Verdict::Pass && !passes { Verdict::Wait } else { worst };
-        self.last =
-            Judgement { verdict, sample, since, look: self.taken, findings, skipped: self.skipped.clone() };
+        self.last = Judgement {
+            verdict,
+            sample,
+            since,
+            look: self.kept.taken,
+            findings,
+            skipped: self.skipped.clone(),
+        };
         // What the last look has spent is not spent again, should queries go on.
         if closes {
             self.next_round(since);
@@ -134,16 +160,16 @@ impl Gate {
     }
 
     fn next_round(&mut self, since: u64) {
-        self.before += since;
-        self.looks = Looks { round: self.looks.round + 1, ..Looks::default() };
+        self.kept.before += since;
+        self.kept.looks = Looks { round: self.kept.looks.round + 1, ..Looks::default() };
         let control = self.baseline.clone().unwrap_or_default();
-        self.seen = Comparison { control, judged: self.seen.judged, ..Comparison::default() };
+        self.kept.seen = Comparison { control, judged: self.kept.seen.judged, ..Comparison::default() };
     }
 
     /// The last look, with the sample of now: for people, and nothing is spent for it.
     pub fn now(&self) -> Judgement {
-        let (sample, since) = (self.before + self.since(), self.since());
-        if self.taken > 0 {
+        let (sample, since) = (self.kept.before + self.since(), self.since());
+        if self.last.look > 0 {
             return Judgement { sample, since, ..self.last.clone() };
         }
         let findings = self.look(None, None, false).findings();

@@ -150,7 +150,7 @@ impl Finding {
 }
 
 /// What the looks of a gate have spent.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub(super) struct Looks {
     /// 0: until the planned sample; then one round after the other, each from nothing.
     pub round: u32,

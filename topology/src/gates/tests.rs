@@ -383,3 +383,37 @@ fn a_gate_without_times_does_not_pass() {
     let json = serde_json::to_string(&judgement).unwrap();
     assert_eq!(serde_json::from_str::<Judgement>(&json).unwrap(), judgement);
 }
+
+#[test]
+fn a_restart_after_each_look_changes_no_verdict_and_spends_nothing_twice() {
+    let rule = step(1, 1_000);
+    let begin = || Judging::begin("web", 1, &TRIAL, &rule, With::default());
+    let run = |restarts: bool, broken: &Model, seed: u64| {
+        let (dice, mut judging, mut said) = (Dice::seeded(seed), begin(), Vec::new());
+        for at in 0..40 {
+            let mut seen = Seen::of("web", &TRIAL);
+            let model = if at < 20 { &GOOD } else { broken };
+            let (old, new) = (dice.below(270), dice.below(270));
+            draw(&mut seen.comparison.control, &GOOD, old, &dice);
+            draw(&mut seen.comparison.treatment, model, new, &dice);
+            judging.take(&seen);
+            let looks = judging.looks();
+            said.extend(judging.judge(at == 39));
+            if restarts && judging.looks() != looks {
+                let stored = serde_json::to_string(&judging.kept()).unwrap();
+                judging = begin();
+                assert!(judging.resume(&serde_json::from_str(&stored).unwrap()));
+            }
+        }
+        (said, judging.looks(), judging.now().sample)
+    };
+    for seed in 0..8 {
+        for broken in [GOOD, Model { zero_results: 0.08, ..GOOD }, Model { hiccups: 0.1, ..GOOD }] {
+            let straight = run(false, &broken, seed);
+            assert_eq!(straight, run(true, &broken, seed));
+            assert!(!straight.0.is_empty() && straight.1 > 5, "{straight:?}");
+        }
+    }
+    let mut other = Judging::begin("web", 2, &Trial { gate: 2, ..TRIAL }, &rule, With::default());
+    assert!(!other.resume(&begin().kept()), "of another gate it is nothing");
+}

@@ -53,7 +53,10 @@ pub async fn report(link: &Arc<Inner>, drain: &Drain, condition: &(impl Fn() -> 
                 let next = link.next(turn, status.as_ref());
                 if let Some(status) = &status
                     && redirect::leader(status).is_none()
-                    && matches!(status.code(), Code::FailedPrecondition | Code::InvalidArgument)
+                    && matches!(
+                        status.code(),
+                        Code::FailedPrecondition | Code::InvalidArgument | Code::Unauthenticated
+                    )
                     && !std::mem::replace(&mut refused, true)
                 {
                     let (node, reason) = (&link.node.id, status.message());

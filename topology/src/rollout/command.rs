@@ -7,9 +7,12 @@ use super::{
     event::Effect,
     pace::NOTHING,
     policy::Policy,
-    state::{Outcome, Phase, Request, Rollout},
+    state::{Outcome, Phase, Request, Rollout, State},
     step::Turn,
 };
+
+/// Versions that are being removed at a time at most.
+const MOST_REMOVING: usize = 1_000;
 
 impl Turn {
     pub(super) fn start(&mut self, to: Version, by: String, policy: Policy, supersede: bool) {
@@ -37,6 +40,11 @@ impl Turn {
                 return self.audit(id, format!("{by}: {to} goes without steps when its turn comes"));
             }
             return self.audit(id, format!("{to} waits already; nothing was changed"));
+        }
+        if self.state.removing.contains(&to) {
+            return self.refuse(format!(
+                "{to} is being taken out of the store by `canopy index gc`; when that was broken off run it again, and take another version"
+            ));
         }
         if self.state.live == Some(to) {
             let hint = if active.is_some() { "; roll back to go on with it alone" } else { "" };
@@ -115,7 +123,7 @@ impl Turn {
         if active.is_some_and(|rollout| to.is_none() || to == rollout.from) {
             return self.flip_back(&by, reason);
         }
-        let to = match to.map_or_else(|| self.before(), Ok) {
+        let to = match to.map_or_else(|| self.state.before(), Ok) {
             Ok(to) if self.state.live == Some(to) => return self.refuse(format!("{to} is live already")),
             Ok(to) => to,
             Err(reason) => return self.refuse(reason),
@@ -136,26 +144,17 @@ impl Turn {
         }
     }
 
-    /// What served before the last rollout. Errors: that was a rollback itself, so that twice the same command would be back
-    /// and forth.
-    fn before(&self) -> Result<Version, String> {
-        let ended = self.state.ended.iter().rev();
-        let mut told = ended.filter(|it| matches!(it.outcome, Outcome::Serving | Outcome::RolledBack));
-        let Some(last) = told.next() else {
-            return Err("no version before this one is known; name one with --to".to_owned());
-        };
-        match (last.outcome, last.back, last.from) {
-            (Outcome::Serving, false, Some(from)) => Ok(from),
-            (Outcome::Serving, false, None) => {
-                Err("it is the first version of the corpus; name another with --to".to_owned())
-            }
-            (Outcome::Serving, ..) => Err(format!(
-                "the last rollout was a rollback to {} already; name the version that you want with --to",
-                last.to
-            )),
-            _ => {
-                Err(format!("{} was rolled back already; name the version that you want with --to", last.to))
-            }
+    /// Whoever removes versions asks here first: from the answer on either nothing goes to it, or it stays.
+    pub(super) fn release(&mut self, version: Version, by: &str) {
+        if self.state.needed().contains(&version) {
+            return self.refuse(format!("{version} serves, comes, or is what a rollback goes to"));
+        }
+        if self.state.removing.len() >= MOST_REMOVING && !self.state.removing.contains(&version) {
+            return self
+                .refuse(format!("{MOST_REMOVING} versions are being removed already; that is the limit"));
+        }
+        if self.state.removing.insert(version) {
+            self.audit(0, format!("{by} takes {version} out of the store"));
         }
     }
 
@@ -205,5 +204,30 @@ impl Turn {
     pub(super) fn end(&mut self, outcome: Outcome, reason: &str) {
         let Some(Rollout { request, from, .. }) = self.state.active.take() else { return };
         self.remember(&request, from, outcome, reason.to_owned());
+    }
+}
+
+impl State {
+    /// What served before the last rollout. Errors: that was a rollback itself, so that twice the same command would be back
+    /// and forth.
+    pub(super) fn before(&self) -> Result<Version, String> {
+        let ended = self.ended.iter().rev();
+        let mut told = ended.filter(|it| matches!(it.outcome, Outcome::Serving | Outcome::RolledBack));
+        let Some(last) = told.next() else {
+            return Err("no version before this one is known; name one with --to".to_owned());
+        };
+        match (last.outcome, last.back, last.from) {
+            (Outcome::Serving, false, Some(from)) => Ok(from),
+            (Outcome::Serving, false, None) => {
+                Err("it is the first version of the corpus; name another with --to".to_owned())
+            }
+            (Outcome::Serving, ..) => Err(format!(
+                "the last rollout was a rollback to {} already; name the version that you want with --to",
+                last.to
+            )),
+            _ => {
+                Err(format!("{} was rolled back already; name the version that you want with --to", last.to))
+            }
+        }
     }
 }

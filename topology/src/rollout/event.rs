@@ -67,6 +67,18 @@ pub enum Event {
         /// How it goes when the version has to be loaded again.
         policy: Policy,
     },
+    /// A version is about to be taken out of the store, unless something needs it: nothing goes to it from now on.
+    Release {
+        /// Which.
+        version: Version,
+        /// Who.
+        by: String,
+    },
+    /// It is gone, or stays after all.
+    Released {
+        /// Which.
+        version: Version,
+    },
     /// Who should hold each shard, in rows.
     Placed(BTreeMap<ShardId, Vec<NodeId>>),
     /// What leaves said: all they hold, with each lease; what was not wanted at the time was not noted.

@@ -31,6 +31,9 @@ pub struct State {
     pub ended: Vec<Ended>,
     /// Number of the last request.
     pub requests: u64,
+    /// Versions that are being taken out of the store: nothing goes to them.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub removing: BTreeSet<Version>,
 }
 
 /// What was asked for.
@@ -185,7 +188,14 @@ impl State {
         Self { live: Some(live), ..Self::default() }
     }
 
-    /// Versions that must not be deleted from the store: what serves, what comes, and what can be gone back to.
+    /// Versions that must not be taken out of the store: what serves, what comes, and what can be gone back to, also when no
+    /// leaf holds it any more.
+    pub fn needed(&self) -> BTreeSet<Version> {
+        let back = self.ended.last().and_then(|ended| ended.from);
+        self.pinned().into_iter().chain(back).chain(self.before().ok()).collect()
+    }
+
+    /// Versions that leaves hold or should hold: what serves, what comes, and what can be gone back to in a second.
     pub fn pinned(&self) -> BTreeSet<Version> {
         let active = self.active.iter().flat_map(|rollout| [Some(rollout.request.to), rollout.from]);
         let waiting = self.waiting.iter().map(|request| Some(request.to));

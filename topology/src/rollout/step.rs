@@ -58,6 +58,8 @@ impl Turn {
             Event::Abort { by } => self.abort(&by),
             Event::Withdraw { by } => self.withdraw(&by),
             Event::Rollback { to, by, reason, policy } => self.rollback(to, by, &reason, policy),
+            Event::Release { version, by } => self.release(version, &by),
+            Event::Released { version } => drop(self.state.removing.remove(&version)),
             Event::Placed(placed) => self.place(placed),
             Event::Held(reports) => reports.iter().for_each(|report| self.report(report)),
             Event::Node { node, away } => {

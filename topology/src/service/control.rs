@@ -35,6 +35,9 @@ use crate::{
 /// How long a node is taken for here after its last word.
 pub const LEASE: Duration = Duration::from_secs(3);
 
+/// Nodes that one line of the audit log names.
+pub(super) const NAMED: usize = 5;
+
 /// The service's mind.
 #[derive(Clone)]
 pub struct Control {
@@ -51,6 +54,8 @@ pub struct Control {
     pub(super) looked: Instant,
     /// Corpora that the configuration places.
     pub(super) configured: BTreeSet<String>,
+    /// Nodes beyond which no new one is let in.
+    pub(super) most_nodes: usize,
     /// Versions whose statistics each root has.
     pub(super) roots: BTreeMap<NodeId, BTreeSet<(String, Version)>>,
     snapshot: Arc<RoutingSnapshot>,
@@ -66,7 +71,8 @@ impl Control {
         // Above what was published before, which another build may have made of the same state.
         desired.epoch = if desired.epoch == Epoch(0) { fresh } else { Epoch(desired.epoch.0 + 1) };
         let presence = desired.nodes.iter().filter(|(_, record)| record.role != Role::Topology);
-        let presence = presence.map(|(node, _)| (node.clone(), Presence::expected(now))).collect();
+        let presence =
+            presence.map(|(node, record)| (node.clone(), super::health::expected(record, now))).collect();
         let snapshot = Arc::new(desired.snapshot());
         let mut control = Self {
             desired,
@@ -76,6 +82,7 @@ impl Control {
             lacking: Lacking::new(),
             looked: now,
             configured: BTreeSet::new(),
+            most_nodes: TopologyConfig::default().max_nodes as usize,
             roots: BTreeMap::new(),
             snapshot,
             judging: BTreeMap::new(),
@@ -109,6 +116,7 @@ impl Control {
         if let Some((key, reason)) = config.problems().into_iter().next() {
             return Err(Error::invalid(format!("topology.{key}"), reason));
         }
+        self.most_nodes = config.max_nodes as usize;
         for node in &config.nodes {
             let id = NodeId::from(node.id.as_str());
             let new = NodeRecord::from(node);
@@ -233,7 +241,13 @@ impl Control {
     fn judge(&mut self, corpus: &str, elapsed_ms: u64) {
         let active = self.desired.corpora.get(corpus).and_then(|state| state.active.as_ref());
         let last = active.is_some_and(|rollout| rollout.step_ends(elapsed_ms));
-        if let Some(judged) = self.judging.get_mut(corpus).and_then(|judging| judging.judge(last)) {
+        let Some(judging) = self.judging.get_mut(corpus) else { return };
+        let before = judging.looks();
+        let judged = judging.judge(last);
+        if judging.looks() != before {
+            self.desired.gates.insert(corpus.to_owned(), Arc::new(judging.kept()));
+        }
+        if let Some(judged) = judged {
             self.apply(corpus, judged);
         }
     }
@@ -271,14 +285,19 @@ impl Control {
 
     /// Who was not heard of for too long is away.
     fn lapse(&mut self, now: Instant) {
-        for node in self.late(now) {
-            if let Some(known) = self.presence.get_mut(&node) {
+        let late = self.late(now);
+        if late.is_empty() {
+            return;
+        }
+        for node in &late {
+            if let Some(known) = self.presence.get_mut(node) {
                 known.here = false;
             }
-            self.roots.remove(&node);
-            self.audit.push(format!("{node} is away: not heard of for {LEASE:?}"));
-            self.tell(&node, true);
+            self.roots.remove(node);
+            self.tell(node, true);
         }
+        let are = if late.len() == 1 { "is" } else { "are" };
+        self.audit.push(format!("{} {are} away: not heard of for {LEASE:?}", some(&late)));
     }
 
     /// Whose lease is out by now.
@@ -361,7 +380,10 @@ impl Control {
                 Effect::Judge { gate, trial, version, control, step, judged, baseline, unlike } => {
                     let trial = Trial { version, control, shadow: 0, compared: 0, gate: trial };
                     let with = With { judged, baseline, unlike };
-                    let judging = Judging::begin(corpus, gate, &trial, &step, with);
+                    let mut judging = Judging::begin(corpus, gate, &trial, &step, with);
+                    if !self.desired.gates.get(corpus).is_some_and(|kept| judging.resume(kept)) {
+                        self.desired.gates.remove(corpus);
+                    }
                     self.judging.insert(corpus.to_owned(), judging);
                 }
                 // Snapshots are made from the state.
@@ -370,6 +392,7 @@ impl Control {
         }
         if self.desired.corpora.get(corpus).is_none_or(|state| state.active.is_none()) {
             self.judging.remove(corpus);
+            self.desired.gates.remove(corpus);
         }
         refused
     }
@@ -392,6 +415,15 @@ impl Control {
             self.desired.epoch = Epoch(self.desired.epoch.0 + 1);
             self.snapshot = Arc::new(RoutingSnapshot { epoch: self.desired.epoch, ..next });
         }
+    }
+}
+
+/// Nodes by name, as many as a line of the audit log bears: thousands may turn at once.
+pub(super) fn some(nodes: &[NodeId]) -> String {
+    let names = nodes.iter().take(NAMED).map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    match nodes.len() {
+        0..=NAMED => names,
+        all => format!("{all} nodes ({names} and {} more)", all - NAMED),
     }
 }
 

@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use canopy_common::ids::{Epoch, NodeId, ShardId, Version};
 use serde::{Deserialize, Serialize};
 
-use super::placing::Placing;
+use super::{judging::Kept, placing::Placing};
 use crate::{
     config::{NodeConfig, Role},
     placement::Capacity,
@@ -43,10 +43,18 @@ pub struct NodeRecord {
     /// How it does among its peers.
     #[serde(default)]
     pub standing: Standing,
+    /// How often it went down of late, when its standing changed last.
+    #[serde(default, skip_serializing_if = "none")]
+    pub falls: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn none(count: &u32) -> bool {
+    *count == 0
 }
 
 /// What the health of a node means for who is asked. Stored, because the snapshot follows from what is stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Standing {
     /// Asked like any other.
@@ -71,12 +79,14 @@ impl NodeRecord {
             emptied: false,
             capacity: Capacity::default(),
             standing: Standing::Good,
+            falls: 0,
         }
     }
 
     /// It, after it said what it is; what others decided of it stays.
     pub fn heard(&self, said: &Self) -> Self {
-        Self { drained: self.drained, emptied: self.emptied, standing: self.standing, ..said.clone() }
+        let Self { drained, emptied, standing, falls, .. } = *self;
+        Self { drained, emptied, standing, falls, ..said.clone() }
     }
 
     /// Whether it said that already.
@@ -108,6 +118,8 @@ pub struct Desired {
     pub corpora: BTreeMap<String, State>,
     /// What is computed of placements.
     pub placings: BTreeMap<String, Placing>,
+    /// The last look at the trial of each corpus.
+    pub gates: BTreeMap<String, Arc<Kept>>,
 }
 
 impl Desired {

@@ -1,8 +1,8 @@
-//! Who may speak with this service: nodes and commands of its own tree, and, where a token is configured, only those commands
-//! that carry it.
+//! Who may speak with this service: nodes and commands of its own tree, and, where a token is configured, only those that carry
+//! it. Nodes may have a token of their own, with which nobody commands.
 //!
 //! The failure this prevents: a command that was meant for another tree (a copied file, an address that was given to another
-//! service), or a node that joins the wrong one. Rules: names are compared where both sides have one, and of nodes also where one
+//! service), or a node that joins the wrong one, or that is none and says what it likes. Rules: names are compared where both sides have one, and of nodes also where one
 //! has none; the token is compared in a time that does not depend on where it differs, and is never logged.
 
 use std::fs;
@@ -22,35 +22,65 @@ const SHORTEST: usize = 16;
 pub struct Guard {
     cluster: String,
     token: Option<Secret>,
+    /// Of nodes, where they have one of their own.
+    node_token: Option<Secret>,
 }
 
-/// The token of a configuration; `None`: it names none. Errors: the file.
+/// The token of commands; `None`: the configuration names none. Errors: the file.
 pub fn token(config: &TopologyConfig) -> Result<Option<Secret>> {
-    let path = &config.token_file;
+    read("token_file", &config.token_file)
+}
+
+/// What a node carries: the token of nodes, else that of commands. Errors: the file.
+pub fn node_token(config: &TopologyConfig) -> Result<Option<Secret>> {
+    match read("node_token_file", &config.node_token_file)? {
+        None => token(config),
+        own => Ok(own),
+    }
+}
+
+fn read(key: &str, path: &str) -> Result<Option<Secret>> {
     if path.is_empty() {
         return Ok(None);
     }
     let text = fs::read_to_string(path)
-        .map_err(|source| Error::Io { what: format!("topology.token_file {path}"), source })?;
+        .map_err(|source| Error::Io { what: format!("topology.{key} {path}"), source })?;
     let token = Secret::new(&text);
     if token.reveal().chars().count() < SHORTEST || !token.reveal().chars().all(|c| c.is_ascii_graphic()) {
         let message = format!(
             "{path} holds no token: write at least {SHORTEST} letters, digits and signs, in one line"
         );
-        return Err(Error::invalid("topology.token_file", message));
+        return Err(Error::invalid(format!("topology.{key}"), message));
     }
     Ok(Some(token))
 }
 
 impl Guard {
-    /// Of a configuration. Errors: the token's file.
+    /// Of a configuration. Errors: a token's file.
     pub fn new(config: &TopologyConfig) -> Result<Self> {
-        Ok(Self { cluster: config.cluster.clone(), token: token(config)? })
+        let (token, node_token) = (token(config)?, read("node_token_file", &config.node_token_file)?);
+        if token.is_none() && node_token.is_some() {
+            let message =
+                "nodes have a token and commands have none, so anybody may command; name token_file too";
+            return Err(Error::invalid("topology.node_token_file", message));
+        }
+        Ok(Self { cluster: config.cluster.clone(), token, node_token })
     }
 
     /// A node of the tree.
-    pub fn node(&self, cluster: &str) -> Result<()> {
-        self.same(cluster)
+    pub fn node(&self, cluster: &str, metadata: &MetadataMap) -> Result<()> {
+        self.same(cluster)?;
+        self.bears(metadata)
+    }
+
+    /// Somebody who says that it is a node: with the token of nodes, or of commands.
+    pub fn bears(&self, metadata: &MetadataMap) -> Result<()> {
+        let known: Vec<&Secret> = self.node_token.iter().chain(&self.token).collect();
+        admit(
+            &known,
+            metadata,
+            "nodes need a token here; name its file as topology.node_token_file, or that of commands as topology.token_file",
+        )
     }
 
     /// Somebody who asks for something.
@@ -61,17 +91,12 @@ impl Guard {
     /// Somebody who wants something done.
     pub fn command(&self, cluster: &str, metadata: &MetadataMap) -> Result<()> {
         self.asker(cluster)?;
-        let Some(token) = &self.token else { return Ok(()) };
-        let given = metadata.get("authorization").map(MetadataValue::as_bytes);
-        let given = given.and_then(|value| value.strip_prefix(b"Bearer "));
-        match given {
-            Some(given) if same_bytes(given, token.reveal().as_bytes()) => Ok(()),
-            Some(_) => Err(Error::Unauthenticated("the token is not the service's".to_owned())),
-            None => Err(Error::Unauthenticated(
-                "commands need a token here; name its file as topology.token_file, or --token-file"
-                    .to_owned(),
-            )),
-        }
+        let known: Vec<&Secret> = self.token.iter().collect();
+        admit(
+            &known,
+            metadata,
+            "commands need a token here; name its file as topology.token_file, or --token-file",
+        )
     }
 
     fn same(&self, cluster: &str) -> Result<()> {
@@ -93,6 +118,20 @@ impl Guard {
     }
 }
 
+/// Whether one of the tokens is there, if there are any.
+fn admit(known: &[&Secret], metadata: &MetadataMap, missing: &str) -> Result<()> {
+    if known.is_empty() {
+        return Ok(());
+    }
+    let given = metadata.get("authorization").map(MetadataValue::as_bytes);
+    let Some(given) = given.and_then(|value| value.strip_prefix(b"Bearer ")) else {
+        return Err(Error::Unauthenticated(missing.to_owned()));
+    };
+    // All are looked at, whichever it is.
+    let same = known.iter().filter(|token| same_bytes(given, token.reveal().as_bytes())).count();
+    if same > 0 { Ok(()) } else { Err(Error::Unauthenticated("the token is not the service's".to_owned())) }
+}
+
 /// Takes the same time wherever they differ; their lengths are no secret.
 fn same_bytes(one: &[u8], other: &[u8]) -> bool {
     let differ = one.iter().zip(other).fold(0, |differ, (one, other)| differ | (one ^ other));
@@ -106,19 +145,24 @@ mod tests {
     use super::*;
 
     fn guard(cluster: &str, token: Option<&str>) -> Guard {
-        Guard { cluster: cluster.to_owned(), token: token.map(Secret::new) }
+        Guard { cluster: cluster.to_owned(), token: token.map(Secret::new), node_token: None }
     }
 
     #[test]
     fn another_tree_is_refused_and_one_that_does_not_say_may_ask() {
         let web = guard("web-eu", None);
-        assert!(web.node("web-eu").is_ok() && web.asker("web-eu").is_ok() && web.asker("").is_ok());
+        assert!(
+            web.node("web-eu", &MetadataMap::new()).is_ok()
+                && web.asker("web-eu").is_ok()
+                && web.asker("").is_ok()
+        );
         for other in ["web-us", ""] {
-            let error = web.node(other).unwrap_err().to_string();
+            let error = web.node(other, &MetadataMap::new()).unwrap_err().to_string();
             assert!(error.contains("\"web-eu\"") && error.contains("topology.cluster"), "{error}");
         }
         assert!(web.asker("web-us").is_err() && web.command("web-us", &MetadataMap::new()).is_err());
-        assert!(guard("", None).node("").is_ok() && guard("", None).node("web-eu").is_err());
+        assert!(guard("", None).node("", &MetadataMap::new()).is_ok());
+        assert!(guard("", None).node("web-eu", &MetadataMap::new()).is_err());
     }
 
     #[test]
@@ -164,5 +208,50 @@ mod tests {
         fs::write(&path, "0123456789abcdef\n").unwrap();
         assert_eq!(token(&config).unwrap().unwrap().reveal(), "0123456789abcdef");
         assert!(token(&TopologyConfig::default()).unwrap().is_none());
+    }
+
+    #[test]
+    fn nodes_carry_a_token_too_and_with_their_own_nobody_commands() {
+        let bearing = |token: &str| {
+            let mut metadata = MetadataMap::new();
+            metadata.insert("authorization", format!("Bearer {token}").parse().unwrap());
+            metadata
+        };
+        let (none, commands, nodes) =
+            (MetadataMap::new(), bearing("0123456789abcdef"), bearing("nodes-of-this-tree"));
+        let one = guard("", Some("0123456789abcdef"));
+        let two = Guard {
+            node_token: Some(Secret::new("nodes-of-this-tree")),
+            ..guard("", Some("0123456789abcdef"))
+        };
+        for guard in [&one, &two] {
+            assert!(guard.node("", &commands).is_ok() && guard.command("", &commands).is_ok());
+            let error = guard.node("", &none).unwrap_err();
+            assert_eq!(error.class(), ErrorClass::Unauthenticated);
+            assert!(error.to_string().contains("topology.node_token_file"), "{error}");
+            assert!(guard.node("", &bearing("another-tree-altogether")).is_err());
+        }
+        assert!(one.node("", &nodes).is_err() && two.node("", &nodes).is_ok());
+        assert!(two.command("", &nodes).is_err());
+    }
+
+    #[test]
+    fn what_a_node_carries_is_its_own_token_or_that_of_commands() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| {
+            let path = dir.path().join(name);
+            fs::write(&path, text).unwrap();
+            path.to_string_lossy().into_owned()
+        };
+        let (token_file, node_token_file) =
+            (file("commands", "0123456789abcdef\n"), file("nodes", "nodes-of-this-tree\n"));
+        let carried = |config: &TopologyConfig| node_token(config).unwrap().map(|it| it.reveal().to_owned());
+        let mut config = TopologyConfig { token_file, ..TopologyConfig::default() };
+        assert_eq!(carried(&config).as_deref(), Some("0123456789abcdef"));
+        config.node_token_file.clone_from(&node_token_file);
+        assert_eq!(carried(&config).as_deref(), Some("nodes-of-this-tree"));
+        assert!(Guard::new(&config).is_ok());
+        let alone = TopologyConfig { node_token_file, ..TopologyConfig::default() };
+        assert!(Guard::new(&alone).err().unwrap().to_string().contains("name token_file too"));
     }
 }

@@ -6,12 +6,17 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use canopy_common::ids::NodeId;
 use tokio::time::Instant;
 
-use super::{control::Control, desired::Standing, presence::Presence};
+use super::{
+    control::{Control, NAMED, some},
+    desired::{NodeRecord, Standing},
+    presence::Presence,
+};
 use crate::{
     config::Role,
-    health::{Condition, HealthPolicy},
+    health::{Condition, Health, HealthPolicy},
     placement::CorpusShard,
     rollout::dry_run::Load,
 };
@@ -28,6 +33,18 @@ fn standing(condition: Condition) -> Option<Standing> {
         // It leaves, is away, or is not known well enough yet: other rules say whether it is asked.
         Condition::Joining | Condition::Warming | Condition::Draining | Condition::Gone => None,
     }
+}
+
+/// A node that was not heard of since this service started: it is as well as it was, so that one that was down has its whole way
+/// up before it is asked again.
+pub(super) fn expected(record: &NodeRecord, now: Instant) -> Presence {
+    let health = match record.standing {
+        // What it holds is to be seen.
+        Standing::Good => Health::known(Condition::Joining, record.falls),
+        Standing::SubHealthy => Health::known(Condition::SubHealthy, record.falls),
+        Standing::Faulty => Health::known(Condition::Faulty, record.falls),
+    };
+    Presence { health, ..Presence::expected(now) }
 }
 
 /// Between two looks.
@@ -81,7 +98,7 @@ impl Control {
     }
 
     /// What is to be stored of a node's health, when it is another than before.
-    fn turn(&self, id: &canopy_common::ids::NodeId, known: &Presence) -> Option<Standing> {
+    fn turn(&self, id: &NodeId, known: &Presence) -> Option<Standing> {
         // One whose lease is out is left out for that, and comes back with its next word.
         let standing = standing(known.health.condition).filter(|_| known.here)?;
         let record = self.desired.nodes.get(id)?;
@@ -124,16 +141,29 @@ impl Control {
             .iter()
             .filter_map(|(id, known)| Some((id.clone(), self.turn(id, known)?, known.health.reason.clone())))
             .collect();
+        // By what became of them: when the network trembles, thousands turn at once.
+        let mut alike: BTreeMap<Standing, Vec<(NodeId, String)>> = BTreeMap::new();
         for (id, standing, reason) in turns {
-            let word = match standing {
-                Standing::Good => "is healthy again",
-                Standing::SubHealthy => "is sub-healthy, named last",
-                Standing::Faulty => "is faulty, not asked where others answer",
-            };
-            let because = if reason.is_empty() { String::new() } else { format!(": {reason}") };
-            self.note_audit(format!("{id} {word}{because}"));
             if let Some(record) = self.desired.nodes.get_mut(&id) {
                 record.standing = standing;
+                record.falls = self.presence.get(&id).map_or(0, |known| known.health.falls);
+            }
+            alike.entry(standing).or_default().push((id, reason));
+        }
+        for (standing, turned) in alike {
+            let what = match standing {
+                Standing::Good => "healthy again",
+                Standing::SubHealthy => "sub-healthy, named last",
+                Standing::Faulty => "faulty, not asked where others answer",
+            };
+            if turned.len() > NAMED {
+                let nodes: Vec<NodeId> = turned.into_iter().map(|(id, _)| id).collect();
+                self.note_audit(format!("{} are {what}", some(&nodes)));
+                continue;
+            }
+            for (id, reason) in turned {
+                let because = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+                self.note_audit(format!("{id} is {what}{because}"));
             }
         }
     }

@@ -1,13 +1,15 @@
-//! A trial under judgement: what all roots saw of it since the gate was opened, and the looks at it. Kept in memory only: a
-//! service that starts again opens the gate again, from nothing.
+//! A trial under judgement: what all roots saw of it since the gate was opened, and the looks at it. Each look is stored with all
+//! that the next one depends on, so that a service that starts again or follows another one goes on from there: else each failover
+//! would give the whole chance of a false alarm anew, and tell a breach twice. What came after the last look is lost.
 //!
 //! Judged queries are asked by one root at a time: the first that is heard of takes the task, and loses it when it is not
 //! heard of any more or leaves.
 
 use canopy_common::ids::NodeId;
+use serde::{Deserialize, Serialize};
 
 use crate::{
-    gates::{Arm, Gate, GatePolicy, Judgement, policy::FEWEST, wire::Seen},
+    gates::{self, Arm, Gate, GatePolicy, Judgement, policy::FEWEST, wire::Seen},
     rollout::{Baseline, Event, Step, Verdict},
     routing::Trial,
 };
@@ -21,6 +23,16 @@ pub struct With {
     pub baseline: Option<Baseline>,
     /// How many shards the control and the version have, where these are not the same.
     pub unlike: Option<[usize; 2]>,
+}
+
+/// What is stored of a judgement at each look.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Kept {
+    /// Number of the gate, of all rollouts of the corpus.
+    trial: u64,
+    gate: gates::Kept,
+    told: Option<Verdict>,
+    passed: bool,
 }
 
 /// See the module.
@@ -55,6 +67,27 @@ impl Judging {
             None => Gate::new(policy, skipped),
         };
         Self { number, of: Seen::of(corpus, trial), gate, told: None, passed: false, needed, judge: None }
+    }
+
+    /// Goes on from the last look that was stored, if it is of this gate; whether it was.
+    pub fn resume(&mut self, kept: &Kept) -> bool {
+        if kept.trial != self.of.gate {
+            return false;
+        }
+        self.gate.resume(kept.gate.clone());
+        (self.told, self.passed) = (kept.told, kept.passed);
+        true
+    }
+
+    /// What is to be stored.
+    pub fn kept(&self) -> Kept {
+        let Self { told, passed, .. } = *self;
+        Kept { trial: self.of.gate, gate: self.gate.kept().clone(), told, passed }
+    }
+
+    /// Looks taken.
+    pub fn looks(&self) -> u32 {
+        self.gate.kept().looks_taken()
     }
 
     /// What a root saw; of another gate: nothing.

@@ -205,6 +205,7 @@ impl Control {
                 );
                 return Err(Error::invalid("shards", message));
             }
+            numbers.retain(|number| *number < asked.shards);
             numbers.extend(0..asked.shards.min(MOST_SHARDS + 1));
         }
         if known.is_empty() {
@@ -217,8 +218,17 @@ impl Control {
             let message = format!("there is none of that name; placed are: {}", names.join(", "));
             return Err(Error::invalid("group", message));
         }
-            numbers.retain(|number| *number < asked.shards);
         known.into_iter().map(|(name, (numbers, most))| self.group(asked, name, &numbers, most)).collect()
+    }
+
+    /// A placed shard from number `least` on that a version has, or may have, which is kept.
+    fn kept(&self, corpus: &str, group: &str, least: u32) -> Option<(Version, ShardId)> {
+        let state = self.desired.corpora.get(corpus)?;
+        let beyond = |shard: &&ShardId| *shard.group == *group && shard.number >= least;
+        state.seen.placed.keys().filter(beyond).find_map(|shard| {
+            let has = |version: &Version| !state.seen.lacks(*version, shard);
+            Some((state.pinned().into_iter().find(has)?, shard.clone()))
+        })
     }
 
     /// Of each group: its shards, and the most replicas that one of them has or shall have.
@@ -233,16 +243,6 @@ impl Control {
             *most = (*most).max(u32::try_from(nodes.len()).unwrap_or(u32::MAX));
         }
         known
-    /// A placed shard from number `least` on that a version has, or may have, which is kept.
-    fn kept(&self, corpus: &str, group: &str, least: u32) -> Option<(Version, ShardId)> {
-        let state = self.desired.corpora.get(corpus)?;
-        let beyond = |shard: &&ShardId| *shard.group == *group && shard.number >= least;
-        state.seen.placed.keys().filter(beyond).find_map(|shard| {
-            let has = |version: &Version| !state.seen.lacks(*version, shard);
-            Some((state.pinned().into_iter().find(has)?, shard.clone()))
-        })
-    }
-
     }
 
     fn group(&self, asked: &PlaceAsked, name: String, numbers: &BTreeSet<u32>, most: u32) -> Result<Group> {

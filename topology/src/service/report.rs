@@ -223,13 +223,24 @@ impl Control {
 
     /// Whether the process that speaks is the node.
     fn admits(&self, word: &Word) -> Result<()> {
-        let (Some(record), Some(known)) = (self.desired.nodes.get(&word.node), self.presence.get(&word.node))
-        else {
-            return Ok(());
-        };
+        let Some(record) = self.desired.nodes.get(&word.node) else { return self.has_room(word) };
+        let Some(known) = self.presence.get(&word.node) else { return Ok(()) };
         let admitted = known.admits(word.incarnation, record.address == word.record.address, record.leaving);
         admitted
             .map_err(|error| Error::Refused(format!("{} at {} is taken: {error}", word.node, record.address)))
+    }
+
+    /// Whether a node that is not known may be let in: a name that changes with every report would else be kept for ever.
+    fn has_room(&self, word: &Word) -> Result<()> {
+        let most = self.most_nodes;
+        if self.desired.nodes.len() < most {
+            return Ok(());
+        }
+        Err(Error::Refused(format!(
+            "{} is new, and {most} nodes are known already, which is topology.max_nodes; forget those that are gone \
+             (canopy topology forget NODE), or raise it",
+            word.node
+        )))
     }
 
     /// Whether a word changes anything that is stored.

@@ -8,11 +8,12 @@ use canopy_common::{
     rpc::status::to_status,
 };
 use canopy_proto::topology::{
-    CommandReply, CommandRequest, JudgedQuery, JudgedReply, JudgedRequest, NodeReport, ReportReply,
-    ResumeRollout, RoutingUpdate, ShowReply, ShowRequest, StartRollout, WatchRequest,
+    CommandReply, CommandRequest, JudgedQuery, JudgedReply, JudgedRequest, NodeReport, ReleaseVersion,
+    ReportReply, ResumeRollout, RoutingUpdate, ShowReply, ShowRequest, StartRollout, WatchRequest,
     command_request::Command, show_request::What, topology_server::Topology,
 };
 use futures::{Stream, StreamExt, stream};
+use serde_json::json;
 use tonic::{Request, Response, Status};
 
 use super::{
@@ -64,8 +65,8 @@ impl Topology for Service {
     type WatchStream = Updates;
 
     async fn watch(&self, request: Request<WatchRequest>) -> std::result::Result<Response<Updates>, Status> {
-        let WatchRequest { node, epoch, cluster } = request.into_inner();
-        self.guard().node(&cluster).map_err(refuse)?;
+        self.guard().node(&request.get_ref().cluster, request.metadata()).map_err(refuse)?;
+        let WatchRequest { node, epoch, .. } = request.into_inner();
         tracing::debug!(node, epoch, "watches");
         self.lead().own().map_err(refuse)?;
         let (following, lead) = (self.routing().follow(), self.lead().clone());
@@ -98,7 +99,7 @@ impl Topology for Service {
         &self,
         request: Request<NodeReport>,
     ) -> std::result::Result<Response<ReportReply>, Status> {
-        self.guard().node(&request.get_ref().cluster).map_err(refuse)?;
+        self.guard().node(&request.get_ref().cluster, request.metadata()).map_err(refuse)?;
         self.lead().own().map_err(refuse)?;
         let word = Word::check(request.get_ref()).map_err(refuse)?;
         let epoch = hearing::hear(self, word).await.map_err(|failure| to_status(&failure))?;
@@ -115,6 +116,7 @@ impl Topology for Service {
         &self,
         request: Request<JudgedRequest>,
     ) -> std::result::Result<Response<JudgedReply>, Status> {
+        self.guard().bears(request.metadata()).map_err(refuse)?;
         let JudgedRequest { corpus, gate } = request.into_inner();
         let read = self.change(move |control, _| control.judged_queries(&corpus, gate));
         let queries = read.await.map_err(refuse)?.0.into_iter();
@@ -165,6 +167,7 @@ enum Asked {
     Drain { node: NodeId, undo: bool, by: String },
     Place { asked: PlaceAsked, dry_run: bool },
     Forget { node: NodeId, by: String },
+    Release { corpus: String, version: Version, removed: bool, by: String },
 }
 
 fn check(by: &str, command: Option<Command>) -> Result<Asked> {
@@ -217,13 +220,15 @@ fn check(by: &str, command: Option<Command>) -> Result<Asked> {
             Ok(Asked::Place { asked, dry_run: place.dry_run })
         }
         Some(Command::Forget(forget)) => Ok(Asked::Forget { node: NodeId::from(forget.node.as_str()), by }),
+        Some(Command::Release(ReleaseVersion { corpus, version, removed })) => {
+            Ok(Asked::Release { corpus, version: Version(version), removed, by })
+        }
         Some(Command::Drain(drain)) => {
             Ok(Asked::Drain { node: NodeId::from(drain.node.as_str()), undo: drain.undo, by })
         }
     }
 }
 
-fn policy(text: &str, at_once: bool) -> Result<Policy> {
 /// Bounds what is said of a version's shards before any of it is looked at one by one.
 fn check_shards(shards: &BTreeMap<String, u32>) -> Result<()> {
     let most = u64::from(MAX_SHARDS_PER_GROUP);
@@ -242,6 +247,7 @@ fn check_shards(shards: &BTreeMap<String, u32>) -> Result<()> {
     Ok(())
 }
 
+fn policy(text: &str, at_once: bool) -> Result<Policy> {
     if at_once {
         return Ok(Policy::default().first());
     }
@@ -265,6 +271,17 @@ impl Asked {
                 Ok((done, document.to_string()))
             }
             Self::Forget { node, by } => Ok((control.forget(&node, &by)?, String::new())),
+            Self::Release { corpus, version, removed: true, .. } => {
+                Ok((control.command(&corpus, Event::Released { version })?, String::new()))
+            }
+            Self::Release { corpus, version, removed: false, by } => {
+                let (done, needed) = match control.command(&corpus, Event::Release { version, by }) {
+                    Ok(done) => (done, None),
+                    Err(Error::Refused(reason)) => (Vec::new(), Some(reason)),
+                    Err(error) => return Err(error),
+                };
+                Ok((done, json!({ "released": needed.is_none(), "needed": needed }).to_string()))
+            }
             Self::Drain { node, undo, by } => Ok((control.drain(&node, undo, &by)?, String::new())),
             Self::Start { start, policy, by } => {
                 let Starting { corpus, to, supersede, shards } = start;

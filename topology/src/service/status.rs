@@ -119,6 +119,7 @@ fn corpus(state: &State) -> Value {
         "pins": state.route().pins(),
         "shards": state.seen.placed.len(),
         "rollout": rollout,
+        "removing": state.removing,
         "waiting": state.waiting.as_ref().map(|request| json!({ "id": request.id, "to": request.to, "by": request.by })),
         "ended": ended,
     })

@@ -7,7 +7,7 @@
 //! nobody else has written since this handle read (compare and set), and only by the one that leads. After a write that
 //! failed nobody knows whether it was made, so the store is read again before the next one.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use canopy_common::ids::{Epoch, NodeId};
 use serde::{Serialize, de::DeserializeOwned};
@@ -27,6 +27,7 @@ const EPOCH: &str = "epoch";
 const NODE: &str = "node/";
 const CORPUS: &str = "corpus/";
 const PLACING: &str = "placing/";
+const GATE: &str = "gate/";
 
 /// Documents by key.
 pub type Documents = BTreeMap<String, Vec<u8>>;
@@ -70,6 +71,14 @@ impl TopologyStore {
                 desired.corpora.insert(corpus.to_owned(), read_json(key, bytes)?);
             } else if let Some(corpus) = key.strip_prefix(PLACING) {
                 desired.placings.insert(corpus.to_owned(), read_json(key, bytes)?);
+            } else if let Some(corpus) = key.strip_prefix(GATE) {
+                // Without it the gate is opened from nothing; the service need not stand still for that.
+                match read_json(key, bytes) {
+                    Ok(kept) => drop(desired.gates.insert(corpus.to_owned(), Arc::new(kept))),
+                    Err(error) => {
+                        tracing::warn!(%error, "the last look at a trial can't be read; it begins anew");
+                    }
+                }
             }
         }
         self.stored = Some(documents);
@@ -82,6 +91,7 @@ impl TopologyStore {
         next.extend(desired.nodes.iter().map(|(node, record)| (format!("{NODE}{node}"), json(record))));
         next.extend(desired.corpora.iter().map(|(name, state)| (format!("{CORPUS}{name}"), json(state))));
         next.extend(desired.placings.iter().map(|(name, it)| (format!("{PLACING}{name}"), json(it))));
+        next.extend(desired.gates.iter().map(|(name, kept)| (format!("{GATE}{name}"), json(&**kept))));
         let stored = self.stored.take().map_or_else(|| self.store.read(), Ok)?;
         if next != stored || !audit.is_empty() {
             self.store.write(&stored, &next, audit)?;
@@ -107,8 +117,6 @@ fn read_json<T: DeserializeOwned>(key: &str, bytes: &[u8]) -> Result<T> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use canopy_common::ids::Version;
     use parking_lot::Mutex;
 

@@ -139,7 +139,9 @@ impl Screen {
     }
 
     fn row(&self, report: &Report) -> Row {
-        let shards: Vec<&Value> = list(&report.status["shards"]).collect();
+        // What a version does not have is no shard of it.
+        let shards: Vec<&Value> =
+            list(&report.status["shards"]).filter(|shard| shard["state"] != "void").collect();
         let wanted: Vec<&&Value> = shards.iter().filter(|shard| shard["state"] != "retiring").collect();
         let serving = wanted.iter().filter(|shard| shard["state"] == "serving").count();
         let retiring = shards.len() - wanted.len();
@@ -248,7 +250,7 @@ impl Tree {
                 states.iter().map(|(state, count)| format!("{count} {state}")).collect();
             lines.push(format!("{corpus}: replicas: {}", states.join(", ")));
         }
-        let lacks = |line: &&Value| all || !["serving", "idle"].contains(&text(line, "state"));
+        let lacks = |line: &&Value| all || !["serving", "idle", "void"].contains(&text(line, "state"));
         let lacking: Vec<&Value> = list(&self.replicas).filter(lacks).collect();
         let most = if all { lacking.len() } else { MOST_LACKING };
         for line in lacking.iter().take(most) {

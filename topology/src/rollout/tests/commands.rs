@@ -223,3 +223,37 @@ fn a_dry_run_says_what_a_plan_without_a_canary_does_not_judge() {
     let whole = skipped(&[step(0, 200), step(1, 4_600), Step::ALL]);
     assert!(!whole.contains("latencies") && !whole.contains("at 100 %"), "{whole}");
 }
+
+#[test]
+fn what_is_removed_is_needed_by_nobody_whoever_comes_first() {
+    let release = |version| Event::Release { version: Version(version), by: "gc".to_owned() };
+    let refused = |world: &World| world.effects.iter().any(|effect| matches!(effect, Effect::Refused { .. }));
+    let mut world = World::new(1, 2);
+    world.tell(release(1));
+    assert!(refused(&world), "it serves");
+    // A rollout that begins after somebody looked, and before he removes.
+    let looked = world.state.needed();
+    assert!(!looked.contains(&Version(2)));
+    world.tell(start(2)).tell(release(2));
+    assert!(refused(&world) && world.state.removing.is_empty());
+    world.until(2, 100).all([tick(), tick()]);
+    while world.state.active.is_some() {
+        world.tell(tick());
+    }
+    assert_eq!(world.state.live, Some(Version(2)));
+    world.tell(release(1));
+    assert!(refused(&world), "a rollback goes to it, though no leaf holds it");
+    // Or he comes first: then nothing goes to it, also not back.
+    world.tell(release(9));
+    assert!(!refused(&world) && world.state.removing.contains(&Version(9)));
+    let stored: State = serde_json::from_str(&serde_json::to_string(&world.state).unwrap()).unwrap();
+    assert_eq!(stored, world.state, "also after a restart");
+    for event in [start(9), rollback(Some(9))] {
+        world.tell(event);
+        assert!(refused(&world) && world.state.active.is_none() && world.state.waiting.is_none());
+    }
+    world.tell(release(9));
+    assert!(!refused(&world), "once more does no harm");
+    world.tell(Event::Released { version: Version(9) }).tell(start(9));
+    assert!(!refused(&world) && world.state.active.is_some());
+}

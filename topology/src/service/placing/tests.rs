@@ -275,7 +275,10 @@ fn what_cannot_be_done_is_refused_with_the_reason() {
     assert!(
         message(tree.place(&PlaceAsked { group: "fresh".into(), ..asked() })).contains("placed are: main")
     );
-    assert!(message(tree.place(&PlaceAsked { shards: 2, ..asked() })).contains("main has 4 shards, and v1 has main/2"));
+    assert!(
+        message(tree.place(&PlaceAsked { shards: 2, ..asked() }))
+            .contains("main has 4 shards, and v1 has main/2")
+    );
     assert!(tree.place(&PlaceAsked { shards: 100_000, ..asked() }).is_err());
     assert_eq!(tree.placed(), before);
     assert!(!tree.control.desired().nodes[&NodeId::from("leaf-0")].emptied, "nothing of it was done");

@@ -290,3 +290,85 @@ fn there_are_as_many_series_after_many_versions_as_before() {
     assert_eq!(world.pins(), [(29, 10_000)]);
     assert_eq!(series(), before);
 }
+
+#[test]
+fn nodes_are_bounded_and_known_ones_never_refused() {
+    let mut world = World::new();
+    let most = world.control.desired().nodes.len() + 2;
+    world.control.configure(&TopologyConfig { max_nodes: most as u32, ..config() }).unwrap();
+    let new = |number: usize| said(&format!("spare-{number}"), Role::Leaf, vec![]);
+    let hear = |world: &mut World, report: &NodeReport| {
+        let word = Word::check(report).unwrap();
+        let renewed = world.control.renew(&word, world.now);
+        renewed.unwrap_or_else(|| world.control.hear(word, world.now))
+    };
+    for number in 1..=2 {
+        hear(&mut world, &new(number)).unwrap();
+    }
+    let error = hear(&mut world, &new(3)).unwrap_err().to_string();
+    assert!(error.contains("spare-3 is new") && error.contains("topology.max_nodes"), "{error}");
+    // A flood of names in one change is bounded too.
+    let words = (4..50).map(|number| Word::check(&new(number)).unwrap()).collect();
+    assert!(world.control.hear_all(words, world.now).iter().all(Result::is_err));
+    assert_eq!(world.control.desired().nodes.len(), most);
+    // Known nodes come and go, also those of the configuration, and fewer than are known may be allowed.
+    world.control.configure(&TopologyConfig { max_nodes: 1, ..config() }).unwrap();
+    for number in 1..=2 {
+        hear(&mut world, &NodeReport { zone: "b".into(), ..new(number) }).unwrap();
+    }
+    hear(&mut world, &said("leaf-1", Role::Leaf, vec![])).unwrap();
+    // Who is forgotten makes room.
+    world.control.configure(&TopologyConfig { max_nodes: most as u32, ..config() }).unwrap();
+    world.now += 2 * LEASE;
+    world.control.tick(Duration::from_millis(500), world.now);
+    world.control.forget(&"spare-1".into(), "ann").unwrap();
+    hear(&mut world, &new(3)).unwrap();
+}
+
+#[test]
+fn a_mass_lapse_is_one_line_of_the_audit_log() {
+    let mut world = serving();
+    let words = (1..=300).map(|at| said(&format!("spare-{at}"), Role::Leaf, vec![]));
+    let words = words.map(|report| Word::check(&report).unwrap()).collect();
+    assert!(world.control.hear_all(words, world.now).iter().all(Result::is_ok));
+    world.control.audited();
+    world.now += 2 * LEASE;
+    world.control.tick(Duration::from_millis(500), world.now);
+    let audit = world.control.audited();
+    let away: Vec<_> = audit.iter().filter(|line| line.contains("away")).collect();
+    assert_eq!(away.len(), 1, "{audit:?}");
+    let here = world.control.desired().nodes.len() - 1;
+    assert!(
+        away[0].starts_with(&format!("{here} nodes (leaf-1, leaf-2, root-1, spare-1, spare-10 and")),
+        "{away:?}"
+    );
+    assert!(away[0].contains("not heard of for 3s"), "{away:?}");
+    assert!((1..=300).all(|at| !world.control.is_here(&format!("spare-{at}").as_str().into())));
+}
+
+#[test]
+fn a_leaf_that_was_down_has_its_whole_way_up_after_a_restart_of_the_service() {
+    let mut world = serving();
+    let mut totals = BTreeMap::new();
+    let fine = [("leaf-1", 100, 0, 10_000.0), ("leaf-2", 100, 0, 10_000.0)];
+    let failing = [("leaf-1", 100, 80, 10_000.0), ("leaf-2", 100, 0, 10_000.0)];
+    for did in [fine, fine, failing, failing, failing] {
+        second(&mut world, &mut totals, &did);
+    }
+    let standing = |world: &World| world.control.desired().nodes[&NodeId::from("leaf-1")].standing;
+    assert_eq!(standing(&world), Standing::Faulty);
+    for round in 0..3 {
+        world.control = Control::new(world.control.desired().clone(), EPOCH, world.now);
+        world.control.configure(&config()).unwrap();
+        // The first word after the restart is what later ones are compared with.
+        for _ in 0..10 {
+            assert_eq!((standing(&world), world.held(1, 0)), (Standing::Faulty, vec!["leaf-2".to_owned()]));
+            second(&mut world, &mut totals, &fine);
+            if round < 2 {
+                break;
+            }
+        }
+    }
+    second(&mut world, &mut totals, &fine);
+    assert_eq!((standing(&world), world.held(1, 0).len()), (Standing::Good, 2));
+}

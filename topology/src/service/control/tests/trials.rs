@@ -113,9 +113,96 @@ fn a_restart_opens_the_gate_again_with_the_same_number_and_keeps_the_judged_quer
     world.hear(&root("root-1", 93, vec![]));
     assert_eq!(world.control.judge_tasks(&"root-1".into()).len(), 1);
     let mut seen = Seen::of("web", &now);
-    (seen.comparison.control.queries, seen.comparison.treatment.queries) = (200, 200);
-    seen.comparison.treatment.errors = 100;
+    // Enough for the next look.
+    (seen.comparison.control.queries, seen.comparison.treatment.queries) = (1_000, 1_000);
+    seen.comparison.treatment.errors = 500;
     world.hear(&root("root-1", 94, vec![seen]));
     pass_time(&mut world);
     assert_eq!(world.pins(), [(1, 10_000)], "it is judged as before");
+}
+
+/// A rollout at its first step of 1 %, which needs 400 queries; each round tells of 100 of each arm.
+fn sampled() -> World {
+    let mut world = World::new();
+    world.start(1, &[(100, 0)]).unwrap();
+    world.settle();
+    let bake = canopy_common::config::Time::ms(60_000);
+    let steps = vec![Step { percent: 1, bake, sample: 400 }, Step { percent: 100, bake, sample: 0 }];
+    let policy = Policy { steps, grace: canopy_common::config::Time::ms(1000), ..Policy::default() };
+    let start = Event::Start { to: Version(2), by: "ann".into(), policy, supersede: false };
+    world.control.command("web", start).unwrap();
+    world
+}
+
+/// Another service follows, which has what was stored.
+fn follow(world: &mut World) {
+    use crate::service::store::{FileStore, TopologyStore};
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("topology.redb");
+    let open = || TopologyStore::new(FileStore::open(path.to_str().unwrap()).unwrap());
+    open().save(world.control.desired(), &[]).unwrap();
+    let stored = open().load().unwrap();
+    assert_eq!(stored, *world.control.desired());
+    world.control = Control::new(stored, EPOCH, world.now);
+    world.control.configure(&config()).unwrap();
+}
+
+#[test]
+fn a_failover_after_each_look_changes_nothing_of_the_verdict() {
+    let run = |followed: bool, errors: u64| {
+        let (mut world, mut said, mut looks, mut last) = (sampled(), Vec::new(), 0, None);
+        for _ in 0..40 {
+            world.round();
+            let audit = world.control.audited();
+            said.extend(audit.into_iter().filter(|line| line.contains("look ")));
+            world.errors = errors;
+            let kept = world.control.desired().gates.get("web").cloned();
+            if followed && kept.is_some() && kept != last {
+                follow(&mut world);
+                looks += 1;
+                world.control.audited();
+            }
+            last = kept;
+        }
+        (said, world.pins(), world.control.desired().gates.len(), looks)
+    };
+    for errors in [0, 20] {
+        let (said, pins, gates, _) = run(false, errors);
+        let (again, same_pins, same_gates, looks) = run(true, errors);
+        assert!(looks > 0 && !said.is_empty(), "{said:?}");
+        assert_eq!((&said, &pins, gates), (&again, &same_pins, same_gates));
+    }
+    let (passed, ..) = run(true, 0);
+    assert!(passed[0].contains("passed over 400 queries an arm: look 3 at 400 queries an arm"), "{passed:?}");
+    let (broken, pins, gates, _) = run(true, 20);
+    assert!(broken[0].contains("HARD BREACH errors"), "{broken:?}");
+    assert_eq!((pins, gates), (vec![(1, 10_000)], 0), "a rollout that is over leaves nothing behind");
+}
+
+#[test]
+fn a_plan_without_a_canary_is_judged_at_100_per_cent_by_what_was_compared_or_says_that_it_is_not() {
+    let skipped = |sample: u64| {
+        let mut world = World::new();
+        world.start(1, &[(100, 0)]).unwrap();
+        world.settle();
+        let step = |percent, sample, minutes: u64| Step {
+            percent,
+            bake: canopy_common::config::Time::ms(minutes * 60_000),
+            sample,
+        };
+        let policy = Policy { steps: vec![step(0, sample, 0), step(100, 0, 5)], ..Policy::default() };
+        let start = Event::Start { to: Version(2), by: "ann".into(), policy, supersede: false };
+        world.control.command("web", start).unwrap();
+        for _ in 0..20 {
+            world.round();
+        }
+        assert_eq!(world.pins(), [(2, 10_000)]);
+        let status = world.control.corpora_status();
+        assert_eq!(status["web"]["rollout"]["state"], "full");
+        status["web"]["judgement"]["skipped"].to_string()
+    };
+    let judged = skipped(200);
+    assert!(judged.contains("shares are compared with the step before"), "{judged}");
+    let unjudged = skipped(0);
+    assert!(unjudged.contains("anything (no control is left, and no step before compared 100"), "{unjudged}");
 }
