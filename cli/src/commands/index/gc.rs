@@ -89,29 +89,37 @@ pub async fn run(args: Args) -> Result<()> {
     // Two days: longer than any build or copy takes.
     let before = System.now_us() - 2 * 24 * 3600 * 1_000_000;
     removed.extend(store.remove_abandoned(&args.corpus, before, args.dry_run).await?);
+    print(&args, &versions, &needed, &removed, &kept_back);
+    Ok(())
+}
+
+/// What went, and what stays.
+fn print(
+    args: &Args,
+    versions: &[Version],
+    needed: &BTreeSet<Version>,
+    removed: &[(Version, u64)],
+    kept_back: &[(Version, String)],
+) {
     if args.json {
         let list: Vec<Value> =
             removed.iter().map(|(version, bytes)| json!({ "version": version, "bytes": bytes })).collect();
-        say!(
-            "{:#}",
-            json!({ "removed": list, "needed": needed, "dry_run": args.dry_run, "kept": kept_back.iter().map(|(version, _)| version).collect::<Vec<_>>() })
-        );
-        return Ok(());
+        let kept: Vec<&Version> = kept_back.iter().map(|(version, _)| version).collect();
+        say!("{:#}", json!({ "removed": list, "needed": needed, "kept": kept, "dry_run": args.dry_run }));
+        return;
     }
     let gone = removed.iter().filter(|(version, _)| versions.contains(version)).count();
-    let kept = versions.len() - gone;
-    for (version, bytes) in &removed {
+    for (version, bytes) in removed {
         if args.dry_run {
             say!("would remove {version}");
         } else {
             say!("removed {version} ({})", show::bytes(*bytes));
         }
     }
-    for (version, reason) in &kept_back {
+    for (version, reason) in kept_back {
         say!("kept {version}: {reason}");
     }
-    say!("{} of {} versions stay", kept, versions.len());
-    Ok(())
+    say!("{} of {} versions stay", versions.len() - gone, versions.len());
 }
 
 /// Removes versions one by one, each only once the service has let go of it, and tells the service then. Those that went with
