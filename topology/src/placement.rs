@@ -4,7 +4,7 @@
 //! A placement made anew moves everything when a node comes or goes; one that is only kept leaves new nodes empty and
 //! lost zones crowded. So: what still fits stays; what is missing goes to the first leaf on the ring, from the shard's
 //! place, that may hold it; then shards are moved from the fullest to the emptiest leaf until each is within 5 % of its
-//! share (or as near as whole shards allow). A leaf's share goes by its capacity. A leaf that joins gets about its share
+//! share (or as near as whole shards allow), and none could give one away and still have its share. A leaf's share goes by its capacity. A leaf that joins gets about its share
 //! and nothing else moves; of one that leaves only what it held moves.
 //!
 //! Never two replicas of a shard on one leaf, nor more on a leaf than it can hold. Replicas are spread over zones as evenly
@@ -18,6 +18,7 @@ mod loads;
 mod place;
 pub mod plan;
 mod ring;
+mod whole;
 
 pub use desired::{Capacity, CorpusShard, Desired, Group, Leaf, ShardNeeds};
 pub use place::{Placed, Placement, place};

@@ -23,7 +23,8 @@ pub fn level(loads: &mut Loads<'_>) {
     let most = loads.items.iter().map(|item| item.on.len()).sum::<usize>();
     let bytes = loads.leaves.iter().map(|leaf| leaf.memory as f64).sum::<f64>();
     let shard = bytes / most.max(1) as f64;
-    for _ in 0..=most {
+    // Each turn moves a shard or leaves a leaf as it is; a shard may pass over several.
+    for _ in 0..=most * 2 + loads.leaves.len() {
         let worst = |low: bool| {
             let mut open = order.iter().filter(|(_, leaf)| !done.contains(leaf));
             let (_, leaf) = *(if low { open.next() } else { open.next_back() })?;

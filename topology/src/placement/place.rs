@@ -1,4 +1,4 @@
-//! Makes a placement from the last one: keep, fill, level.
+//! Makes a placement from the last one: keep, spread, fill, level, and no leaf a whole shard above its share.
 
 use std::collections::BTreeMap;
 
@@ -9,6 +9,7 @@ use super::{
     level::{SLACK, level},
     loads::Loads,
     ring::Ring,
+    whole::whole,
 };
 
 /// Leaves of each shard, in rows.
@@ -36,6 +37,7 @@ pub fn place(desired: &Desired, last: &Placed) -> Result<Placement, Vec<(String,
     spread(&mut loads, &ring);
     fill(&mut loads, &ring);
     level(&mut loads);
+    whole(&mut loads);
     Ok(result(&loads))
 }
 

@@ -109,6 +109,63 @@ fn one_leaf_more_of_20_moves_at_most_6_per_cent_and_gets_its_share() {
     }
 }
 
+/// Shards of one size.
+fn alike(count: usize, shards: usize, replicas: u32) -> Desired {
+    let mut desired = fleet(count, shards, replicas);
+    desired.groups[0].shards.iter_mut().for_each(|it| (it.memory, it.disk) = (GIB, GIB));
+    desired
+}
+
+/// Shards on each leaf.
+fn counts(desired: &Desired, placed: &Placed) -> Vec<usize> {
+    let on = |node| placed.values().filter(|on| on.contains(node)).count();
+    desired.leaves.keys().map(on).collect()
+}
+
+#[test]
+fn no_leaf_stays_a_whole_shard_above_its_share() {
+    let desired = alike(4, 8, 1);
+    let [a, b, c, d] = [0, 1, 2, 3].map(name);
+    let uneven: Placed = [&a, &b, &b, &b, &c, &c, &c, &d]
+        .into_iter()
+        .enumerate()
+        .map(|(number, node)| (desired.groups[0].shard(number), vec![node.clone()]))
+        .collect();
+    let next = placed(&desired, &uneven);
+    assert_eq!(counts(&desired, &next), [2; 4]);
+    assert_eq!(plan(&desired, &uneven, &next).moves.len(), 2);
+    // A small leaf takes its one, though it is fuller by it than the large one was.
+    let mut desired = alike(3, 20, 1);
+    for (leaf, cores) in desired.leaves.values_mut().zip([10, 9, 1]) {
+        leaf.capacity.cores = cores;
+    }
+    let uneven: Placed = (0..20)
+        .map(|number| (desired.groups[0].shard(number), vec![name(usize::from(number < 9))]))
+        .collect();
+    assert_eq!(counts(&desired, &placed(&desired, &uneven)), [10, 9, 1]);
+}
+
+#[test]
+fn a_shard_goes_over_a_third_leaf_when_the_zones_ask_for_it() {
+    // Everything on the first leaf has its other replica in the zone of the second, which is the one that is empty.
+    let mut desired = alike(3, 6, 2);
+    let ids = ["a", "b", "c"].map(|zone| desired.leaves.values().position(|leaf| leaf.zone == zone));
+    assert_eq!(ids, [Some(0), Some(1), Some(2)]);
+    desired.leaves.insert(name(3), leaf("b", 1 << 20));
+    let [a, b, c] = [0, 1, 2].map(name);
+    let on = [[&a, &b], [&a, &b], [&a, &b], [&a, &b], [&b, &c], [&b, &c]];
+    let uneven: Placed = on
+        .into_iter()
+        .enumerate()
+        .map(|(number, on)| (desired.groups[0].shard(number), on.map(Clone::clone).to_vec()))
+        .collect();
+    let next = placed(&desired, &uneven);
+    assert_eq!(counts(&desired, &next), [3; 4]);
+    for on in next.values() {
+        assert_ne!(desired.leaves[&on[0]].zone, desired.leaves[&on[1]].zone, "{on:?}");
+    }
+}
+
 #[test]
 fn the_loss_of_a_leaf_moves_about_what_it_held() {
     let mut desired = fleet(20, 200, 2);
@@ -237,6 +294,66 @@ fn the_order_of_the_ring_is_pinned_for_ever() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn no_leaf_is_a_whole_shard_above_its_share_where_that_can_be_had(
+        cores in prop::collection::vec(1..9_u32, 1..20),
+        shards in 1..60_usize,
+        replicas in 1..4_u32,
+        shuffle in prop::collection::vec(0..20_usize, 60),
+    ) {
+        let mut desired = alike(cores.len(), shards, replicas);
+        for (leaf, cores) in desired.leaves.values_mut().zip(&cores) {
+            "a".clone_into(&mut leaf.zone);
+            leaf.capacity.cores = *cores;
+        }
+        let sum: u32 = cores.iter().sum();
+        let all = shards * replicas.min(cores.len() as u32) as usize;
+        // Memory and disk are alike, so a share goes by the scarcest: cores where there are fewer than on average.
+        let parts: Vec<f64> =
+            cores.iter().map(|it| (f64::from(*it) / f64::from(sum)).min(1.0 / cores.len() as f64)).collect();
+        let whole: f64 = parts.iter().sum();
+        let most: Vec<usize> = parts
+            .iter()
+            .map(|part| (part / whole * (shards * replicas as usize) as f64 - 1e-6).ceil() as usize)
+            .collect();
+        // Each leaf holds a shard once at most.
+        prop_assume!(most.iter().map(|most| *most.min(&shards)).sum::<usize>() >= all);
+        prop_assume!(most.iter().all(|most| *most <= shards) && all == shards * replicas as usize);
+        let from: Placed = (0..shards)
+            .map(|number| (desired.groups[0].shard(number), vec![name(shuffle[number] % cores.len())]))
+            .collect();
+        for last in [Placed::new(), from] {
+            let next = place(&desired, &last).unwrap();
+            check(&desired, &next.placed);
+            let held = counts(&desired, &next.placed);
+            prop_assert!(held.iter().zip(&most).all(|(held, most)| held <= most), "{held:?} of {most:?}");
+            prop_assert_eq!(&place(&desired, &next.placed).unwrap().placed, &next.placed, "made again, nothing moves");
+        }
+    }
+
+    #[test]
+    fn zones_of_one_size_are_filled_evenly_and_a_leaf_more_moves_little(
+        per_zone in 2..7_usize,
+        shards in 20..300_usize,
+        replicas in 1..4_u32,
+    ) {
+        let desired = alike(per_zone * 3, shards, replicas);
+        let most = (shards * replicas as usize).div_ceil(per_zone * 3);
+        let first = placed(&desired, &Placed::new());
+        let held = counts(&desired, &first);
+        prop_assert!(held.iter().all(|held| *held <= most), "{held:?} of {most}");
+        let mut more = alike(20, shards, replicas);
+        more.leaves.values_mut().for_each(|leaf| "a".clone_into(&mut leaf.zone));
+        let last = placed(&more, &Placed::new());
+        more.leaves.insert("newcomer".into(), leaf("a", 1 << 20));
+        let next = placed(&more, &last);
+        let moved = plan(&more, &last, &next).moved();
+        prop_assert!(moved <= 0.06, "{moved}");
+        let most = (shards * replicas as usize).div_ceil(21);
+        let held = counts(&more, &next);
+        prop_assert!(held.iter().all(|held| *held <= most), "{held:?} of {most}");
+    }
 
     #[test]
     fn whatever_comes_and_goes_the_rules_hold(
