@@ -83,6 +83,9 @@ pub struct ApplyArgs {
     /// Shows it and does nothing
     #[arg(long)]
     dry_run: bool,
+    /// Does only what this plan says, one that `topology plan` has shown; refused when it would be another one by now
+    #[arg(long, value_name = "PLAN", conflicts_with = "dry_run")]
+    plan: Option<String>,
 }
 
 /// `canopy topology set-replicas`.
@@ -178,15 +181,15 @@ async fn ask(command: Command) -> Result<()> {
         }
         Command::Drain(args) => drain(args, false).await?,
         Command::Undrain(args) => drain(args, true).await?,
-        Command::Plan(args) => place(args, true).await?,
-        Command::Place(args) => place(args.place, args.dry_run).await?,
+        Command::Plan(args) => place(args, true, None).await?,
+        Command::Place(args) => place(args.place, args.dry_run, args.plan).await?,
         Command::SetReplicas(args) => {
             let ReplicasArgs { service, corpus, group, count, dry_run, json } = args;
             if count == 0 {
                 return Err(anyhow::anyhow!("a shard needs at least one replica"));
             }
             let (shards, remove) = Default::default();
-            place(PlaceArgs { service, corpus, group, replicas: count, shards, remove, json }, dry_run)
+            place(PlaceArgs { service, corpus, group, replicas: count, shards, remove, json }, dry_run, None)
                 .await?;
         }
         Command::Forget(args) => {
@@ -196,15 +199,15 @@ async fn ask(command: Command) -> Result<()> {
     Ok(())
 }
 
-/// Shows what is moved, then has it done unless only that was wanted.
-async fn place(args: PlaceArgs, dry_run: bool) -> Result<()> {
+/// Shows what is moved, then has it done unless only that was wanted: what was shown, `of` an earlier time or now, or nothing.
+async fn place(args: PlaceArgs, dry_run: bool, of: Option<String>) -> Result<()> {
     let client = args.service.client()?;
     let PlaceArgs { corpus, group, replicas, shards, remove, .. } = args.clone();
-    let wish = |dry_run| {
+    let wish = |dry_run, plan| {
         let (corpus, group, remove) = (corpus.clone(), group.clone(), remove.clone());
-        Asked::Place(PlaceShards { corpus, group, replicas, shards, remove, dry_run })
+        Asked::Place(PlaceShards { corpus, group, replicas, shards, remove, dry_run, plan })
     };
-    let planned = client.command(wish(true)).await?;
+    let planned = client.command(wish(true, String::new())).await?;
     let plan: Value = serde_json::from_str(&planned.document)?;
     if args.json {
         say!("{plan:#}");
@@ -214,7 +217,8 @@ async fn place(args: PlaceArgs, dry_run: bool) -> Result<()> {
     if dry_run {
         return Ok(());
     }
-    let reply = client.command(wish(false)).await?;
+    let shown = of.unwrap_or_else(|| plan["plan"].as_str().unwrap_or_default().to_owned());
+    let reply = client.command(wish(false, shown)).await?;
     if !args.json {
         done(&reply);
         say!("loads first, drops after; canopy status shows how far it is");
@@ -253,6 +257,9 @@ fn print_plan(plan: &Value) {
         for line in plan[key].as_array().into_iter().flatten().filter_map(Value::as_str) {
             say!("{word}: {line}");
         }
+    }
+    if let Some(name) = plan["plan"].as_str() {
+        say!("plan {name}");
     }
     if let Some(refused) = plan["refused"].as_str() {
         say!("it would be refused: {refused}");

@@ -53,6 +53,8 @@ pub struct PlaceAsked {
     pub shards: u32,
     /// Leaves that are emptied.
     pub remove: Vec<NodeId>,
+    /// The plan that was shown; empty: whatever comes out.
+    pub plan: String,
     /// Who.
     pub by: String,
 }
@@ -74,9 +76,19 @@ impl Control {
     /// Plans, or also begins; what was done, and the plan.
     pub fn place(&mut self, asked: &PlaceAsked, dry_run: bool) -> Result<(Vec<String>, Value)> {
         let proposal = self.propose(asked)?;
-        let document = proposal.document(&asked.corpus);
+        let document = proposal.document(asked);
         if dry_run {
             return Ok((Vec::new(), document));
+        }
+        // What was agreed to is done, or nothing.
+        let made = proposal.name(asked);
+        if !asked.plan.is_empty() && asked.plan != made {
+            let shown: String = asked.plan.chars().take(80).collect();
+            return Err(Error::Refused(format!(
+                "plan {shown} is not what would be done now, which is plan {made} with {} moves: leaves, sizes or placements \
+                 changed since it was shown; nothing was done, look at it again",
+                proposal.plan.moves.len()
+            )));
         }
         if let Some(reason) = proposal.refused {
             return Err(Error::Refused(reason));
@@ -411,9 +423,20 @@ fn between(state: &State, target: &BTreeMap<ShardId, Vec<NodeId>>) -> BTreeMap<S
 }
 
 impl Proposal {
-    fn document(&self, corpus: &str) -> Value {
+    /// Its name: the same for what does the same, whatever its bytes are measured to be meanwhile.
+    fn name(&self, asked: &PlaceAsked) -> String {
+        let moves: Vec<Value> =
+            self.plan.moves.iter().map(|one| json!([one.shard, one.load, one.drop])).collect();
+        let remove: BTreeSet<&NodeId> = asked.remove.iter().collect();
+        let what =
+            json!([asked.corpus, remove, self.replicas, self.target.iter().collect::<Vec<_>>(), moves]);
+        format!("{:016x}", xxhash_rust::xxh3::xxh3_64(what.to_string().as_bytes()))
+    }
+
+    fn document(&self, asked: &PlaceAsked) -> Value {
         json!({
-            "corpus": corpus,
+            "corpus": asked.corpus,
+            "plan": self.name(asked),
             "replicas": self.replicas,
             "moves": self.plan.moves,
             "bytes": self.plan.bytes,

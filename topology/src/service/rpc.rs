@@ -215,6 +215,7 @@ fn check(by: &str, command: Option<Command>) -> Result<Asked> {
                 replicas: place.replicas,
                 shards: place.shards,
                 remove: remove.collect(),
+                plan: place.plan,
                 by,
             };
             Ok(Asked::Place { asked, dry_run: place.dry_run })

@@ -285,6 +285,30 @@ fn what_cannot_be_done_is_refused_with_the_reason() {
 }
 
 #[test]
+fn what_was_shown_is_done_or_nothing() {
+    let mut tree = Tree::of(4, 8, 2);
+    tree.join(9);
+    let (_, plan) = tree.control.place(&asked(), true).unwrap();
+    let shown = plan["plan"].as_str().unwrap().to_owned();
+    let (_, again) = tree.control.place(&asked(), true).unwrap();
+    assert_eq!(again["plan"], plan["plan"], "looked at twice it is the same");
+    // Another leaf comes between the two.
+    tree.join(10);
+    let before = (tree.placed(), tree.control.desired().placings.clone());
+    let asked_of = |plan: &str| PlaceAsked { plan: plan.to_owned(), ..asked() };
+    let refused = tree.place(&asked_of(&shown)).unwrap_err().to_string();
+    assert!(refused.contains(&shown) && refused.contains("changed since it was shown"), "{refused}");
+    assert_eq!((tree.placed(), tree.control.desired().placings.clone()), before, "nothing was done");
+    let emptied = PlaceAsked { remove: vec!["leaf-0".into()], ..asked_of(&shown) };
+    assert!(tree.place(&emptied).is_err(), "another wish");
+    assert!(!tree.control.desired().nodes[&NodeId::from("leaf-0")].emptied);
+    let (_, now) = tree.control.place(&asked(), true).unwrap();
+    let (_, done) = tree.place(&asked_of(now["plan"].as_str().unwrap())).unwrap();
+    assert_eq!(done["moves"], now["moves"]);
+    tree.settle(2);
+}
+
+#[test]
 fn a_placement_of_the_configuration_beats_a_computed_one() {
     let mut tree = Tree::of(3, 1, 2);
     let node = |id: &str, port: usize| {
