@@ -47,7 +47,7 @@ pub struct Args {
     json: bool,
 }
 
-/// Runs it. Fails when a node is not ready, so that scripts can wait for it.
+/// Runs it. Fails when a node is not ready or lacks a shard that it should hold, so that scripts can wait for the whole tree.
 pub async fn run(args: Args) -> Result<()> {
     let mut topology = TopologyConfig::default();
     if let Some(path) = &args.config {
@@ -145,7 +145,8 @@ fn document(screen: &Screen) -> Value {
                     "reason": r.ready.as_ref().err(), "status": r.status })
         })
         .collect();
-    let mut document = json!({ "nodes": list, "unready": screen.unready().count() });
+    let (unready, lacking) = (screen.unready().count(), screen.lacking().count());
+    let mut document = json!({ "nodes": list, "unready": unready, "lacking": lacking });
     if let Some(tree) = &screen.tree {
         document["topology"] = tree.status.clone();
         document["replicas"] = tree.replicas.clone();
@@ -157,11 +158,16 @@ fn document(screen: &Screen) -> Value {
 }
 
 fn verdict(screen: &Screen) -> Result<()> {
-    let names: Vec<&str> = screen.unready().map(|report| report.id.as_str()).collect();
-    if names.is_empty() {
-        return Ok(());
-    }
-    let some = names.iter().take(10).copied().collect::<Vec<_>>().join(", ");
-    let more = if names.len() > 10 { ", ..." } else { "" };
-    Err(anyhow!("{} of {} nodes not ready: {some}{more}", names.len(), screen.reports.len()))
+    let unready: Vec<&str> = screen.unready().map(|report| report.id.as_str()).collect();
+    let lacking: Vec<&str> = screen.lacking().map(|(report, _)| report.id.as_str()).collect();
+    let wrong: Vec<String> = [(unready, "not ready"), (lacking, "lack shards that they should hold")]
+        .into_iter()
+        .filter(|(names, _)| !names.is_empty())
+        .map(|(names, what)| {
+            let some = names.iter().take(10).copied().collect::<Vec<_>>().join(", ");
+            let more = if names.len() > 10 { ", ..." } else { "" };
+            format!("{} of {} nodes {what}: {some}{more}", names.len(), screen.reports.len())
+        })
+        .collect();
+    if wrong.is_empty() { Ok(()) } else { Err(anyhow!(wrong.join("; "))) }
 }

@@ -24,6 +24,13 @@ pub struct Report {
     pub status: Value,
 }
 
+impl Report {
+    /// Shards that it should hold and answers of in no version.
+    fn lacks(&self) -> usize {
+        list(&self.status["lacking"]).count()
+    }
+}
+
 /// What the topology service knows.
 pub struct Tree {
     pub status: Value,
@@ -80,6 +87,12 @@ impl Screen {
     /// Nodes that are not ready.
     pub fn unready(&self) -> impl Iterator<Item = &Report> {
         self.reports.iter().filter(|report| report.ready.is_err())
+    }
+
+    /// Nodes that are ready and lack something of what they should hold, with how many shards.
+    pub fn lacking(&self) -> impl Iterator<Item = (&Report, usize)> {
+        let ready = self.reports.iter().filter(|report| report.ready.is_ok());
+        ready.map(|report| (report, report.lacks())).filter(|(_, lacks)| *lacks > 0)
     }
 
     /// What is shown; `all`: with every replica.
@@ -181,10 +194,11 @@ fn documents(report: &Report) -> u64 {
 
 /// In a word: what the node says, then what the service makes of it when that is not plainly well.
 fn health(report: &Report, of_service: Option<&Value>) -> String {
-    let own = match (&report.ready, report.status.is_null()) {
-        (Ok(()), _) => "ready",
-        (Err(_), true) => "no answer",
-        (Err(_), false) => "not ready",
+    let own = match (&report.ready, report.status.is_null(), report.lacks()) {
+        (Ok(()), _, 0) => "ready".to_owned(),
+        (Ok(()), _, lacks) => format!("ready, lacks {lacks}"),
+        (Err(_), true, _) => "no answer".to_owned(),
+        (Err(_), false, _) => "not ready".to_owned(),
     };
     let more = of_service.into_iter().flat_map(|node| {
         let [state, health] = ["state", "health"].map(|key| node[key].as_str().unwrap_or_default());
@@ -192,7 +206,7 @@ fn health(report: &Report, of_service: Option<&Value>) -> String {
         [state, Some(health).filter(|_| state.is_none())]
     });
     let more = more.flatten().find(|word| !["", "healthy"].contains(word));
-    more.map_or_else(|| own.to_owned(), |word| format!("{own}, {word}"))
+    more.map_or_else(|| own.clone(), |word| format!("{own}, {word}"))
 }
 
 impl Tree {
@@ -369,6 +383,21 @@ mod tests {
         assert!(lines[1].contains("v3") && lines[1].contains("ready"), "{lines:?}");
         let away = Screen { away: Some("nothing answers".to_owned()), ..fixed };
         assert!(away.lines(false)[0].contains("nothing answers"));
+    }
+
+    #[test]
+    fn a_spare_is_well_and_a_leaf_that_lacks_a_shard_is_not_though_it_is_ready() {
+        let mut shown = screen(3, 0);
+        shown.reports[0].status = json!({ "shards": [], "lacking": [] });
+        shown.reports[1].status["lacking"] =
+            json!([{ "corpus": "web", "shard": "main/7", "state": "failed" }]);
+        assert_eq!(shown.unready().count(), 0);
+        let lacking: Vec<_> = shown.lacking().map(|(report, lacks)| (report.id.as_str(), lacks)).collect();
+        assert_eq!(lacking, [("leaf-1", 1)]);
+        assert!(shown.lines(false).iter().any(|line| line.contains("ready, lacks 1")));
+        // What does not answer at all is said once.
+        shown.reports[1].ready = Err("opening".to_owned());
+        assert_eq!((shown.unready().count(), shown.lacking().count()), (1, 0));
     }
 
     #[test]
