@@ -72,7 +72,7 @@ impl Served {
 
     /// Serves what is built already.
     pub async fn start(store: &VersionStore, config: &Config) -> Result<Self> {
-        let tree = Tree::start(config, store, &Surroundings::real()?, |_| true).await?;
+        let tree = Tree::start(config, Some(store), &Surroundings::real()?, |_| true).await?;
         let root = tree.roots().next().context("a root")?.to_owned();
         for node in &tree.topology.nodes {
             let client = Client::new(NetIo::tcp(), &node.admin, Duration::from_secs(5));

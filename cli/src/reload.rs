@@ -1,5 +1,6 @@
 //! SIGHUP: the configuration is read again, from the same file and the same assignments. Settings of `[gather]` (hedges, budget,
-//! completion, limits of a query), for all corpora and for single ones, are policies and take effect with the next query;
+//! completion, limits of a query), for all corpora and for single ones, and of `[root.query_log]` are policies and take effect
+//! with the next query;
 //! everything else, and which replica strategy is used, is part of how a process was started and waits for its next start,
 //! and is named as such.
 //!
@@ -12,12 +13,13 @@ use std::{
 };
 
 use anyhow::Result;
-use canopy_aggregator::config::GatherConfig;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::config::Loaded;
+use crate::{config::Loaded, tree::Policies};
 
-/// Keys of `[gather]` that are read once.
+/// Sections whose settings take effect at once.
+const LIVE: [&str; 2] = ["gather.", "root.query_log."];
+/// Keys of them that are read once.
 const AT_START: [&str; 1] = ["gather.pick"];
 /// The value of a setting that a corpus does not have of its own.
 const NOT_SET: &str = "(not set)";
@@ -56,7 +58,8 @@ fn changes(old: &Loaded, new: &Loaded) -> Vec<Change> {
     let changed = keys.into_iter().filter(|key| old.get(*key) != new.get(*key));
     changed
         .map(|key| {
-            let live = key.starts_with("gather.") && !AT_START.contains(&key.as_str());
+            let live =
+                LIVE.iter().any(|section| key.starts_with(section)) && !AT_START.contains(&key.as_str());
             Change { key: key.clone(), from: value(&old, key), to: value(&new, key), live }
         })
         .collect()
@@ -75,8 +78,8 @@ impl<'a> Reload<'a> {
         Ok(Self { source, now, hangup: signal(SignalKind::hangup())? })
     }
 
-    /// The next settings of `[gather]` that are in order.
-    pub async fn next(&mut self) -> GatherConfig {
+    /// The next policies that are in order.
+    pub async fn next(&mut self) -> Policies {
         loop {
             self.hangup.recv().await;
             let new = self.source.read();
@@ -94,9 +97,9 @@ impl<'a> Reload<'a> {
                 }
             }
             tracing::info!(changes = changes.len(), "configuration read again");
-            let gather = new.config.gather.clone();
+            let policies = Policies::of(&new.config);
             self.now = new;
-            return gather;
+            return policies;
         }
     }
 }
@@ -111,7 +114,8 @@ mod tests {
         let source = Source { file: dir.path().join("c.toml"), set: vec!["gather.reserve=30ms".into()] };
         std::fs::write(&source.file, "[gather]\nhedge = 'auto'\n").unwrap();
         let old = source.read();
-        let text = "[gather]\nhedge = 'off'\npick = 'random'\nreserve = '50ms'\n[leaf]\nthreads = 3\n";
+        let text = "[gather]\nhedge = 'off'\npick = 'random'\nreserve = '50ms'\n[leaf]\nthreads = 3\n\
+                    [root]\ndegrade = false\n[root.query_log]\nsample = 0.5\n";
         std::fs::write(&source.file, text).unwrap();
         let new = source.read();
         assert!(new.problems.is_empty(), "{:?}", new.problems);
@@ -120,7 +124,13 @@ mod tests {
         // What is assigned on the command line stays.
         assert_eq!(
             told,
-            [("gather.hedge".into(), true), ("gather.pick".into(), false), ("leaf.threads".into(), false)]
+            [
+                ("gather.hedge".into(), true),
+                ("gather.pick".into(), false),
+                ("leaf.threads".into(), false),
+                ("root.degrade".into(), false),
+                ("root.query_log.sample".into(), true)
+            ]
         );
     }
 

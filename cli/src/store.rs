@@ -56,6 +56,15 @@ pub fn open(config: &StoreConfig) -> Result<VersionStore> {
     })
 }
 
+/// Why there is no store of versions here; `None`: there is one, or it is not on this machine. Asks the file system, which
+/// may take its time.
+pub fn lacks(config: &StoreConfig) -> Option<String> {
+    if config.url.starts_with("s3:") {
+        return None;
+    }
+    open(config).err().map(|error| crate::failure::line(&error))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -65,6 +74,15 @@ mod tests {
     fn a_store_that_is_missing_is_named_with_the_way_out() {
         let error = open(&StoreConfig::at("/nowhere/at/all")).err().unwrap();
         assert!(line(&error).starts_with("there is no store /nowhere/at/all; hint: "), "{error:#}");
+    }
+
+    #[test]
+    fn a_store_that_comes_later_is_lacked_until_then() {
+        let directory = tempfile::tempdir().unwrap();
+        let config = StoreConfig::at(&directory.path().join("later").to_string_lossy());
+        assert!(lacks(&config).unwrap().contains("there is no store"));
+        std::fs::create_dir(directory.path().join("later")).unwrap();
+        assert_eq!(lacks(&config), None);
     }
 
     #[test]

@@ -20,7 +20,7 @@ use canopy_common::{
 };
 use canopy_format::store::VersionStore;
 use canopy_leaf::LeafServe;
-use canopy_root::RootServe;
+use canopy_root::{RootServe, config::QueryLogConfig};
 use canopy_topology::{
     config::{NodeConfig, Role, TopologyConfig},
     link::Link,
@@ -30,14 +30,30 @@ use canopy_topology::{
 };
 use tokio::task::JoinSet;
 
-use crate::config::Config;
+use crate::{config::Config, store};
 
 /// Roles that run in this process.
 pub struct Tree {
     /// Their topology, ports resolved.
     pub topology: TopologyConfig,
-    gather: Live<GatherConfig>,
+    policies: Policies<Live<GatherConfig>, Live<QueryLogConfig>>,
     levels: [Level; 4],
+}
+
+/// Settings that may change while roles run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Policies<G = GatherConfig, Q = QueryLogConfig> {
+    /// `[gather]`.
+    pub gather: G,
+    /// `[root.query_log]`.
+    pub query_log: Q,
+}
+
+impl Policies {
+    /// Those of a configuration.
+    pub fn of(config: &Config) -> Self {
+        Self { gather: config.gather.clone(), query_log: config.root.query_log.clone() }
+    }
 }
 
 /// The nodes of one role.
@@ -113,10 +129,11 @@ async fn bind(net: &NetIo, node: &mut NodeConfig) -> Result<Listeners> {
 }
 
 impl Tree {
-    /// Starts the nodes of `config.topology` for which `here` is true; the others are expected elsewhere.
+    /// Starts the nodes of `config.topology` for which `here` is true; the others are expected elsewhere. Roots and leaves need
+    /// the store.
     pub async fn start(
         config: &Config,
-        store: &VersionStore,
+        store: Option<&VersionStore>,
         surroundings: &Surroundings,
         here: impl Fn(&NodeConfig) -> bool,
     ) -> Result<Self> {
@@ -128,8 +145,9 @@ impl Tree {
         let routing = RoutingSnapshot::from_static(&topology)
             .map_err(|problems| anyhow!("the topology is not valid:\n  {}", problems.join("\n  ")))?;
         let fixed = Membership::from(routing);
-        let gather = config.gather.clone().into();
-        let mut tree = Self { topology, gather, levels: Default::default() };
+        let Policies { gather, query_log } = Policies::of(config);
+        let policies = Policies { gather: gather.into(), query_log: query_log.into() };
+        let mut tree = Self { topology, policies, levels: Default::default() };
         for node in tree.topology.nodes.clone() {
             if let Some(listeners) = listeners.remove(&node.id) {
                 let membership = tree.membership(config, surroundings, &fixed, &node)?;
@@ -156,7 +174,7 @@ impl Tree {
     fn serve(
         &mut self,
         config: &Config,
-        store: &VersionStore,
+        store: Option<&VersionStore>,
         surroundings: &Surroundings,
         membership: Membership,
         node: &NodeConfig,
@@ -168,22 +186,27 @@ impl Tree {
         let (deps, drain) = (surroundings.deps(&id), drain.clone());
         let rpc = config.rpc.clone();
         let name = node.id.clone();
+        let opened =
+            || store.cloned().ok_or_else(|| anyhow!("{name} needs a store of versions, and none is open"));
         match node.role {
             Role::Topology => {
-                let service = TopologyServe { node: id, config: self.topology.clone(), rpc, grpc, admin };
+                let versions = config.store.clone();
+                let version_store = Arc::new(move || store::lacks(&versions));
+                let config = self.topology.clone();
+                let service = TopologyServe { node: id, config, rpc, grpc, admin, version_store };
                 nodes.spawn(async move {
                     service::serve(service, deps, drain).await.with_context(|| format!("topology {name}"))
                 });
             }
             Role::Leaf => {
-                let (config, store) = (config.leaf.clone(), store.clone());
+                let (config, store) = (config.leaf.clone(), opened()?);
                 let leaf = LeafServe { node: id, config, rpc, store, membership, grpc, admin };
                 nodes.spawn(async move {
                     canopy_leaf::serve(leaf, deps, drain).await.with_context(|| format!("leaf {name}"))
                 });
             }
             Role::Aggregator => {
-                let (config, gather) = (config.aggregator.clone(), self.gather.clone());
+                let (config, gather) = (config.aggregator.clone(), self.policies.gather.clone());
                 let aggregator = AggregatorServe { node: id, config, gather, rpc, membership, grpc, admin };
                 nodes.spawn(async move {
                     canopy_aggregator::serve(aggregator, deps, drain)
@@ -192,12 +215,14 @@ impl Tree {
                 });
             }
             Role::Root => {
-                let (config, gather, store) = (config.root.clone(), self.gather.clone(), store.clone());
+                let (config, store) = (config.root.clone(), opened()?);
+                let Policies { gather, query_log } = self.policies.clone();
                 let http = admin.ok_or_else(|| {
                     anyhow!("root {name} has no `admin` address; hint: its HTTP API listens there")
                 })?;
+                let grpc = Some(grpc);
                 let root =
-                    RootServe { node: id, config, gather, rpc, store, membership, http, grpc: Some(grpc) };
+                    RootServe { node: id, config, gather, query_log, rpc, store, membership, http, grpc };
                 nodes.spawn(async move {
                     canopy_root::serve(root, deps, drain).await.with_context(|| format!("root {name}"))
                 });
@@ -206,9 +231,10 @@ impl Tree {
         Ok(())
     }
 
-    /// New settings of the engine, for queries that begin from now on.
-    pub fn reload(&self, gather: GatherConfig) {
-        self.gather.set(gather);
+    /// New settings, for queries that begin from now on.
+    pub fn reload(&self, policies: Policies) {
+        self.policies.gather.set(policies.gather);
+        self.policies.query_log.set(policies.query_log);
     }
 
     /// HTTP addresses of the roots.

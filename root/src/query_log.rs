@@ -6,6 +6,8 @@
 //! id, so that whoever sees one twice (a retry of the client) logs it twice or never. Our own queries (probes, shadows) are not
 //! logged. What people ask is theirs: files are for their owner only (mode 0600).
 //!
+//! The settings may change while it runs: a query and a batch go by those of their time.
+//!
 //! Files: `path`, and `path.1` (newest) to `path.N` of what was before; a file is closed when it is over `max_file`. The file is
 //! opened for each batch, so one that somebody moved away is begun anew.
 
@@ -15,6 +17,7 @@ mod file;
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use canopy_common::{
+    config::Live,
     ids::QueryId,
     telemetry::{Telemetry, metrics::counters},
 };
@@ -55,40 +58,55 @@ const APART: usize = 4;
 
 /// The log of one root.
 pub struct QueryLog {
-    /// Of 2^64 ids, those below it are in the sample; 0: off.
-    below: u64,
+    config: Live<QueryLogConfig>,
+    node: String,
     queue: Sender<Record>,
     waiting: Mutex<Option<Receiver<Record>>>,
-    files: Files,
     results: IntCounterVec,
     closing: Notify,
 }
 
 impl QueryLog {
     /// Of the root `node`. Nothing is opened yet.
-    pub fn new(config: &QueryLogConfig, node: &str, telemetry: &Telemetry) -> Self {
+    pub fn new(config: Live<QueryLogConfig>, node: &str, telemetry: &Telemetry) -> Self {
         let (queue, waiting) = mpsc::channel(WAITING);
-        let path = PathBuf::from(config.path.replace("{node}", node));
-        let below = if config.path.is_empty() { 0.0 } else { config.sample * 2_f64.powi(64) };
         Self {
-            // Saturates: a sample of 1 leaves out one id of 2^64.
-            below: below as u64,
+            config,
+            node: node.to_owned(),
             queue,
             waiting: Mutex::new(Some(waiting)),
-            files: Files { path, max_file: config.max_file.0, keep: config.keep },
             results: counters(
                 &telemetry.registry,
                 "canopy_root_query_log_total",
-                "records of the query log: written, or dropped because the writer was behind (full) or could not write (failed)",
+                "records of the query log: written, or dropped because the writer was behind (full), could not write (failed), or was turned off meanwhile (off)",
                 "result",
             ),
             closing: Notify::new(),
         }
     }
 
+    /// From now on these settings hold, whatever becomes of them.
+    pub fn follow(&mut self, config: Live<QueryLogConfig>) {
+        self.config = config;
+    }
+
     /// Whether a query is in the sample.
     fn samples(&self, query: QueryId) -> bool {
-        self.below > 0 && xxh3_64(&query.0) < self.below
+        let config = self.config.get();
+        if config.path.is_empty() {
+            return false;
+        }
+        // Of 2^64 ids those below it. Saturates: a sample of 1 leaves out one id of 2^64.
+        let below = (config.sample * 2_f64.powi(64)) as u64;
+        xxh3_64(&query.0) < below
+    }
+
+    /// Where records go now; `None`: nowhere.
+    fn files(&self) -> Option<Files> {
+        let config = self.config.get();
+        let path = PathBuf::from(config.path.replace("{node}", &self.node));
+        let files = Files { path, max_file: config.max_file.0, keep: config.keep };
+        (!config.path.is_empty()).then_some(files)
     }
 
     fn count(&self, result: &str, records: usize) {
@@ -104,10 +122,7 @@ impl QueryLog {
     /// Writes what is handed over until it is closed, and then what is left.
     pub async fn run(&self) {
         let Some(mut waiting) = self.waiting.lock().take() else { return };
-        if self.below == 0 {
-            return self.closing.notified().await;
-        }
-        let mut failing: Option<Instant> = None;
+        let mut failing: Option<(PathBuf, Instant)> = None;
         loop {
             let mut batch = Vec::new();
             let closing = tokio::select! {
@@ -121,10 +136,20 @@ impl QueryLog {
             while let Ok(record) = waiting.try_recv() {
                 batch.push(record);
             }
-            if failing.is_none_or(|since| since.elapsed() >= PAUSE) {
-                failing = self.write(batch, failing.is_some()).await.then(Instant::now);
-            } else {
-                self.count("failed", batch.len());
+            // It was turned off since they were handed over.
+            let files = self.files();
+            let failed = failing.take().filter(|(path, _)| files.as_ref().is_some_and(|it| it.path == *path));
+            match (files, failed) {
+                (None, _) => self.count("off", batch.len()),
+                (Some(_), Some((path, since))) if since.elapsed() < PAUSE => {
+                    self.count("failed", batch.len());
+                    failing = Some((path, since));
+                }
+                (Some(files), failed) => {
+                    let path = files.path.clone();
+                    let fails = self.write(files, batch, failed.is_some()).await;
+                    failing = fails.then(|| (path, Instant::now()));
+                }
             }
             if closing {
                 return;
@@ -133,16 +158,16 @@ impl QueryLog {
     }
 
     /// Writes a batch; whether it failed. `again`: after a failure that was said.
-    async fn write(&self, batch: Vec<Record>, again: bool) -> bool {
+    async fn write(&self, files: Files, batch: Vec<Record>, again: bool) -> bool {
         if batch.is_empty() {
             return again;
         }
-        let (files, count) = (self.files.clone(), batch.len());
+        let (path, count) = (files.path.clone(), batch.len());
         let written = tokio::task::spawn_blocking(move || {
             let lines: Vec<u8> = batch.iter().flat_map(Record::line).collect();
             files.append(&lines)
         });
-        let path = self.files.path.display();
+        let path = path.display();
         match written.await.unwrap_or_else(|error| Err(std::io::Error::other(error))) {
             Ok(()) => {
                 self.count("written", count);

@@ -35,7 +35,7 @@ use crate::{
     ladder::Degradation,
     language::Reader,
     metrics::Metrics,
-    query_log::QueryLog,
+    query_log::{QueryLog, QueryLogConfig},
     search::Root,
     trial::Trials,
     versions::{self, Opening, Versions},
@@ -49,6 +49,8 @@ pub struct RootServe {
     pub config: RootConfig,
     /// `[gather]`; queries see what it holds when they begin.
     pub gather: Live<GatherConfig>,
+    /// `[root.query_log]`, the same.
+    pub query_log: Live<QueryLogConfig>,
     /// `[rpc]`.
     pub rpc: RpcConfig,
     /// For manifests and statistics.
@@ -86,7 +88,7 @@ pub fn root(
         gate: Arc::new(gate),
         degradation: Degradation::new(config.degrade),
         trials: Trials::default(),
-        query_log: QueryLog::new(&config.query_log, &node.0, &deps.telemetry),
+        query_log: QueryLog::new(config.query_log.clone().into(), &node.0, &deps.telemetry),
         canary: config.canary.then(Canary::default),
         drain: drain.clone(),
         config,
@@ -95,13 +97,15 @@ pub fn root(
 
 /// Serves until the drain has ended.
 pub async fn serve(serve: RootServe, deps: Deps, drain: Drain) -> Result<()> {
-    let RootServe { node, config, gather, rpc, store, membership, http, grpc } = serve;
+    let RootServe { node, config, gather, query_log, rpc, store, membership, http, grpc } = serve;
     let routing = membership.routing();
     let patience = rpc.drain_patience.0;
     let endpoints = Arc::new(EndpointSet::new(rpc.clone(), deps.net.clone(), &routing.now()));
     let gatherer = Gatherer::new(node.clone(), Role::Root, endpoints.clone(), gather, &deps);
     let gatherer = Arc::new(gatherer.following(routing.clone()));
-    let root = Arc::new(root(node, config, gatherer, routing.clone(), &deps, &drain));
+    let mut root = root(node, config, gatherer, routing.clone(), &deps, &drain);
+    root.query_log.follow(query_log);
+    let root = Arc::new(root);
     let health = Arc::new(RootHealth::new(root.clone()));
     let admin =
         AdminPages { health: health.clone(), telemetry: deps.telemetry.clone(), drain: drain.clone() };

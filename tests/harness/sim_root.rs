@@ -194,6 +194,7 @@ pub fn simulate(front: &Front) -> Seen {
                 node: "root".into(),
                 config: RootConfig::default(),
                 gather: gather.into(),
+                query_log: RootConfig::default().query_log.into(),
                 rpc: RpcConfig::default(),
                 store,
                 membership: routing.into(),

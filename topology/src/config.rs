@@ -38,6 +38,15 @@ pub struct TopologyConfig {
     pub store_user: String,
     /// File with the user's password. Default: empty.
     pub store_password_file: String,
+    /// File with the certificate (PEM) of the authority that signs those of the store's servers; with it traffic to the store
+    /// is encrypted. Default: empty.
+    pub store_ca_file: String,
+    /// File with the certificate (PEM) by which the store knows this service. Default: empty.
+    pub store_cert_file: String,
+    /// File with its private key (PEM). Default: empty.
+    pub store_key_file: String,
+    /// Name that the certificates of the store's servers are for; empty: the host of each address. Default: empty.
+    pub store_server_name: String,
     /// Patience for one answer of the store. Default: 2s.
     pub store_timeout: Time,
     /// How long a service that is not heard of stays the leader of several. Default: 3s.
@@ -66,6 +75,10 @@ impl Default for TopologyConfig {
             store,
             store_user: String::new(),
             store_password_file: String::new(),
+            store_ca_file: String::new(),
+            store_cert_file: String::new(),
+            store_key_file: String::new(),
+            store_server_name: String::new(),
             store_timeout: Time::ms(2000),
             store_lease: Time::ms(3000),
             cluster: String::new(),
@@ -106,6 +119,11 @@ impl Role {
     /// The role of a word.
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|role| role.as_str() == word)
+    }
+
+    /// Whether it reads versions from their store.
+    pub fn reads_versions(self) -> bool {
+        matches!(self, Self::Root | Self::Leaf)
     }
 
     /// The word in the configuration.
@@ -174,6 +192,10 @@ impl Section for TopologyConfig {
         ("store", "store of the topology service: a file, or etcd://host:port[,host:port]/prefix"),
         ("store_user", "user at the store; empty: none"),
         ("store_password_file", "file with the password of store_user"),
+        ("store_ca_file", "file with the authority's certificate, PEM: traffic to the store is encrypted"),
+        ("store_cert_file", "file with the certificate by which the store knows this service, PEM"),
+        ("store_key_file", "file with the private key of store_cert_file, PEM"),
+        ("store_server_name", "name that the store's certificates are for; empty: the host of each address"),
         ("store_timeout", "patience for one answer of the store; 100ms..60s"),
         ("store_lease", "how long the leader of several services leads without a word; 2s..60s"),
         ("cluster", "name of the tree; nodes and commands of another one are refused"),
@@ -250,6 +272,7 @@ impl<'a> Check<'a> {
         if config.store_user.is_empty() != config.store_password_file.is_empty() {
             self.wrong("store_user", "a user and the file of its password are named together, or neither is");
         }
+        self.store_tls(config);
         for (key, value, low) in
             [("store_timeout", config.store_timeout, 100), ("store_lease", config.store_lease, 2000)]
         {
@@ -257,6 +280,33 @@ impl<'a> Check<'a> {
             if value < low || value > high {
                 self.wrong(key, format!("{value} is outside {low}..{high}"));
             }
+        }
+    }
+
+    fn store_tls(&mut self, config: &TopologyConfig) {
+        if config.store_cert_file.is_empty() != config.store_key_file.is_empty() {
+            self.wrong("store_cert_file", "a certificate and its key are named together, or neither is");
+        }
+        let of_tls = [
+            ("store_ca_file", &config.store_ca_file),
+            ("store_cert_file", &config.store_cert_file),
+            ("store_server_name", &config.store_server_name),
+        ];
+        let named: Vec<&str> =
+            of_tls.iter().filter(|(_, value)| !value.is_empty()).map(|(key, _)| *key).collect();
+        let Some(first) = named.first() else { return };
+        if config.store_ca_file.is_empty() {
+            self.wrong(
+                *first,
+                "nothing is encrypted without the authority's certificate; name store_ca_file too",
+            );
+        }
+        if matches!(StoreAddress::parse(&config.store), Ok(StoreAddress::File(_))) {
+            self.wrong(*first, "the store is a file; certificates are for one in etcd");
+        }
+        let name = &config.store_server_name;
+        if !name.is_empty() && !dialable(&format!("{name}:1")) {
+            self.wrong("store_server_name", format!("{name:?} is not a host name"));
         }
     }
 

@@ -160,7 +160,7 @@ fn topology(port: u16, free_ports: bool) -> TopologyConfig {
 
 /// Starts the tree and waits until every node would answer.
 async fn start(config: &Config, store: &VersionStore) -> Result<Tree> {
-    let mut tree = Tree::start(config, store, &Surroundings::real()?, |_| true).await?;
+    let mut tree = Tree::start(config, Some(store), &Surroundings::real()?, |_| true).await?;
     let nodes: Vec<String> = tree.topology.nodes.iter().map(|node| node.admin.clone()).collect();
     let ready = async {
         for admin in nodes {

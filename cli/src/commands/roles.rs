@@ -99,9 +99,11 @@ async fn serve(
     let config = loaded.config.clone();
     let mut reload = Reload::listen(source, loaded)?;
     let _traces = telemetry::init(&config.telemetry, service).map_err(|e| anyhow!(e))?;
-    let store = store::open(&config.store)?;
+    // The topology service reads no version: its machine may have no store, or none yet.
+    let needs_store = config.topology.nodes.iter().any(|node| here(node) && node.role.reads_versions());
+    let store = if needs_store { Some(store::open(&config.store)?) } else { None };
     let mut signals = Signals::listen()?;
-    let mut tree = Tree::start(&config, &store, &Surroundings::real()?, &here).await?;
+    let mut tree = Tree::start(&config, store.as_ref(), &Surroundings::real()?, &here).await?;
     for node in tree.topology.nodes.iter().filter(|node| here(node)) {
         tracing::info!(node = %node.id, grpc = %node.address, http = %node.admin, "started");
         if node.role == Role::Root && !node.admin.is_empty() {
@@ -113,7 +115,7 @@ async fn serve(
             biased;
             ended = tree.ended() => return ended,
             signal = signals.next() => break signal,
-            gather = reload.next() => tree.reload(gather),
+            policies = reload.next() => tree.reload(policies),
         }
     };
     let lame_duck = first.lame_duck(config.rpc.lame_duck.0);

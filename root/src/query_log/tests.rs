@@ -91,6 +91,47 @@ async fn the_sample_is_a_part_and_off_is_off() {
 }
 
 #[tokio::test]
+async fn settings_that_change_hold_from_the_next_query_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let [first, second] = ["first.jsonl", "second.jsonl"].map(|name| dir.path().join(name));
+    let tree = self::tree(2, 20, RootConfig::default());
+    let live = tree.root.query_log.config.clone();
+    let at = |path: &Path| QueryLogConfig {
+        path: path.to_str().unwrap().to_owned(),
+        sample: 1.0,
+        ..QueryLogConfig::default()
+    };
+    let log = &tree.root.query_log;
+    let come = async |result: &str, records: u64| {
+        while count(&tree, result) < records {
+            tokio::task::yield_now().await;
+        }
+    };
+    let story = async {
+        ask(&tree, |_| ()).await.unwrap();
+        live.set(at(&first));
+        ask(&tree, |_| ()).await.unwrap();
+        come("written", 1).await;
+        // A path that can't be written holds up none that can.
+        live.set(at(dir.path()));
+        ask(&tree, |_| ()).await.unwrap();
+        come("failed", 1).await;
+        live.set(at(&second));
+        ask(&tree, |_| ()).await.unwrap();
+        come("written", 2).await;
+        // What waits when it is turned off is dropped.
+        ask(&tree, |_| ()).await.unwrap();
+        live.set(QueryLogConfig::default());
+        come("off", 1).await;
+        ask(&tree, |_| ()).await.unwrap();
+        log.close();
+    };
+    tokio::join!(log.run(), story);
+    assert_eq!((records(&first).len(), records(&second).len()), (1, 1));
+    assert_eq!(["written", "failed", "off", "full"].map(|result| count(&tree, result)), [2, 1, 1, 0]);
+}
+
+#[tokio::test]
 async fn files_are_closed_by_size_and_the_oldest_go() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("queries.jsonl");

@@ -73,6 +73,7 @@ async fn a_whole_root_over_tcp_starts_answers_and_leaves() {
         node: NodeId::from("root-0"),
         config: RootConfig::default(),
         gather: GatherConfig::default().into(),
+        query_log: QueryLogConfig::default().into(),
         rpc: rpc.clone(),
         store: store(dir.path()).await,
         membership: routing(),

@@ -32,6 +32,15 @@ fn sound() -> TopologyConfig {
 fn a_sound_topology_has_no_problems() {
     assert_eq!(sound().problems(), []);
     assert_eq!(TopologyConfig::default().problems(), []);
+    let encrypted = TopologyConfig {
+        store: "etcd://h:1/p".into(),
+        store_ca_file: "ca.pem".into(),
+        store_cert_file: "c.pem".into(),
+        store_key_file: "k.pem".into(),
+        store_server_name: "etcd.example.org".into(),
+        ..sound()
+    };
+    assert_eq!(encrypted.problems(), []);
 }
 
 #[test]
@@ -58,6 +67,11 @@ fn each_problem_is_found_under_its_key() {
         (|t| t.placements[0].replicas[1] = "leaf-1".into(), "placements[0].replicas[1]", "twice"),
         (|t| t.store = "etcd://h:1".into(), "store", "names no prefix"),
         (|t| t.store_user = "canopy".into(), "store_user", "neither is"),
+        (|t| t.store_cert_file = "c.pem".into(), "store_cert_file", "named together"),
+        (|t| t.store_cert_file = "c.pem".into(), "store_cert_file", "name store_ca_file too"),
+        (|t| t.store_server_name = "etcd".into(), "store_server_name", "name store_ca_file too"),
+        (|t| t.store_ca_file = "ca.pem".into(), "store_ca_file", "the store is a file"),
+        (|t| t.store_server_name = "a b".into(), "store_server_name", "not a host name"),
         (|t| t.store_lease = Time::ms(500), "store_lease", "outside 2s..1min"),
         (
             |t| t.nodes.extend([node("t-1", Role::Topology, 7010), node("t-2", Role::Topology, 7011)]),

@@ -45,6 +45,8 @@ use crate::{
 
 /// Between two ticks.
 const TICK: Duration = Duration::from_millis(500);
+/// Between two looks for the store of versions.
+const LOOK: Duration = Duration::from_secs(2);
 
 /// What a topology service is made from.
 pub struct TopologyServe {
@@ -58,7 +60,13 @@ pub struct TopologyServe {
     pub grpc: Bound,
     /// Admin listener; `None`: no admin pages.
     pub admin: Option<Bound>,
+    /// Says why there is no store of versions on this machine, as of now. The service needs none; whoever looks for a version
+    /// may want to know. It may block.
+    pub version_store: LookForStore,
 }
+
+/// See [`TopologyServe::version_store`].
+pub type LookForStore = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 
 struct State {
     control: Control,
@@ -81,6 +89,8 @@ pub struct Service {
     door: Door,
     guard: Guard,
     updates: Arc<Updates>,
+    /// Why there is no store of versions here.
+    no_versions: Mutex<Option<String>>,
 }
 
 impl Service {
@@ -100,6 +110,7 @@ impl Service {
             door,
             guard: Guard::new(&serve.config)?,
             updates: Arc::default(),
+            no_versions: Mutex::default(),
         })
     }
 
@@ -279,6 +290,7 @@ impl Service {
         let control = &state.control;
         json!({
             "role": "topology",
+            "no_version_store": *self.no_versions.lock(),
             "node": self.node.to_string(),
             "leader": leads,
             "epoch": control.snapshot().epoch,
@@ -358,9 +370,10 @@ pub async fn serve(serve: TopologyServe, deps: Deps, drain: Drain) -> Result<()>
         .add_service(reflection);
     let address = serve.grpc.address.to_string();
     let hearing = hearing::listen(service.clone(), words, drain.clone());
+    let looking = look(service.clone(), serve.version_store, drain.clone());
     let ticking = tick(service, drain.clone());
     let grpc = serve_grpc(&serve.rpc, &serve.node.0, routes, serve.grpc, drain);
-    let (served, (), (), (), ()) = tokio::join!(grpc, administered, ticking, hearing, leading);
+    let (served, (), (), (), (), ()) = tokio::join!(grpc, administered, ticking, hearing, leading, looking);
     served.map_err(|source| Error::Io { what: format!("listener {address}"), source })
 }
 
@@ -390,6 +403,35 @@ async fn lead(service: &Arc<Service>, listens: String, drain: Drain) -> Result<B
             let why = "this build has no etcd; build it with `cargo build --release --features etcd`, which needs \
                        protobuf-compiler and libprotobuf-dev";
             Err(Error::invalid("topology.store", format!("{address}: {why}")))
+        }
+    }
+}
+
+/// Notes whether there is a store of versions here. One that hangs is asked once, and holds up nobody.
+async fn look(service: Arc<Service>, store: LookForStore, drain: Drain) {
+    loop {
+        let ask = store.clone();
+        let asked = tokio::task::spawn_blocking(move || ask());
+        let why = tokio::select! {
+            biased;
+            () = drain.wait_started() => return,
+            asked = asked => asked.unwrap_or(None),
+        };
+        let before = std::mem::replace(&mut *service.no_versions.lock(), why.clone());
+        match (before, why) {
+            (None, Some(why)) => {
+                tracing::info!(
+                    why,
+                    "no store of versions is here; the service needs none, leaves and roots do"
+                );
+            }
+            (Some(_), None) => tracing::info!("the store of versions is here now"),
+            _ => {}
+        }
+        tokio::select! {
+            biased;
+            () = drain.wait_started() => return,
+            () = tokio::time::sleep(LOOK) => {}
         }
     }
 }

@@ -33,7 +33,14 @@ fn service() -> Service {
     let deps = Deps { net, clock: Arc::new(Manual::default()), dice: Dice::seeded(1), telemetry };
     let grpc = Bound { address: ([127, 0, 0, 1], 1).into(), incoming: stream::pending().boxed() };
     let (config, rpc) = (TopologyConfig::default(), RpcConfig::default());
-    let serve = TopologyServe { node: "topology".into(), config, rpc, grpc, admin: None };
+    let serve = TopologyServe {
+        node: "topology".into(),
+        config,
+        rpc,
+        grpc,
+        admin: None,
+        version_store: Arc::new(|| None),
+    };
     Service::new(&serve, &deps, Drain::new(), hearing::queue().0).unwrap()
 }
 
@@ -48,6 +55,28 @@ async fn hear(service: &Service, zone: &str) {
     let words = vec![Word::check(&report).unwrap()];
     let heard = service.change(move |control, now| Ok(control.hear_all(words, now))).await.unwrap().0;
     assert!(heard.iter().all(Result::is_ok));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_of_versions_that_comes_later_is_told_of_when_it_is_there() {
+    let (service, drain) = (Arc::new(service()), Drain::new());
+    let there = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let seen = there.clone();
+    let store: LookForStore = Arc::new(move || {
+        let there = seen.load(std::sync::atomic::Ordering::SeqCst);
+        (!there).then(|| "there is no store x".to_owned())
+    });
+    let looking = tokio::spawn(look(service.clone(), store, drain.clone()));
+    let said = || service.status()["no_version_store"].clone();
+    while said() != "there is no store x" {
+        tokio::task::yield_now().await;
+    }
+    there.store(true, std::sync::atomic::Ordering::SeqCst);
+    while !said().is_null() {
+        tokio::time::sleep(LOOK).await;
+    }
+    drain.start();
+    looking.await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
