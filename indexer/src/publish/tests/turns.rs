@@ -158,7 +158,7 @@ async fn of_two_publishers_of_one_number_each_finds_his_own_or_is_told() {
         [wish(&json, Some(1)), wish(&json, Some(2))],
     ] {
         let mut most = 0;
-        for turns in 0..1 << 10 {
+        for turns in 0..1 << 8 {
             let objects = Arc::new(objects.fork());
             let (ended, calls) = run_beside(&objects, &wishes, turns).await;
             most = most.max(calls);
@@ -180,7 +180,7 @@ async fn of_two_publishers_of_one_number_each_finds_his_own_or_is_told() {
                 assert!(valid, "{turns:b}: a signature of another manifest: {ended:?}");
             }
         }
-        assert!((6..=12).contains(&most), "the turns go through all of their calls: {most}");
+        assert!((6..=12).contains(&most), "they are a few calls, which the turns go through: {most}");
     }
 }
 
