@@ -8,8 +8,9 @@ First what the tree can do (closed loop), then open loop at 60 % of it. Stretche
 swap follows the other without a pause, take turns; a query of the second kind is always in the window of some swap. Three arms,
 with 30, 50 and 20 % of the swaps: warming held to 10 % of a core, warming as fast as it goes, and held to 10 % with the files of the
 next version dropped from the page cache before each swap. Prints p50, p99 and p99.9 of both kinds, the ratio of the p99s, how many
-queries failed or were partial, and of the leaves: memory that is no file's, handles and mapped files that were deleted, at the first
-and at the last swap, and the most resident memory while two versions are held, over the sum of what each takes alone.
+queries failed or were partial in each, what share of a core each process took, and of the leaves: memory that is no file's (the
+median of the first and of the second half of the arm), handles and mapped files that were deleted, at the first and at the last swap,
+and the most resident memory while two versions are held, over the sum of what each takes alone.
 """
 import json, os, random, statistics, subprocess, sys, tempfile, threading, time, urllib.request
 
@@ -103,12 +104,15 @@ class Swapper:
 
 def stretch(tree, rate, work=None):
     """One stretch of load; `work` is done again and again while it runs."""
+    before = {name: tree.cpu(name) for name in NODES}
     load = tree.start_load(SECONDS, ["--qps", f"{rate:.0f}"], timeout="500ms")
     if work:
         end = time.monotonic() + SECONDS - 0.5
         while time.monotonic() < end:
             work()
-    return json.loads(load.communicate()[0])
+    report = json.loads(load.communicate()[0])
+    report["cores"] = {name: (tree.cpu(name) - before[name]) / SECONDS for name in NODES}
+    return report
 
 
 class Watch(threading.Thread):
@@ -144,16 +148,15 @@ def arm(folder, name, percent, cold, swaps):
         early, swapper.done = [vitals(tree, leaf) for leaf in LEAVES], 0
         watch = Watch(tree)
         watch.start()
-        rounds, failed, partial, queries, why, own = [], 0, 0, 0, {}, []
+        rounds, failed, partial, queries, own, why = [], {}, 0, 0, [], {}
         while swapper.done < swaps:
             pair = {}
             for kind in ("steady", "swapping") if len(rounds) % 2 == 0 else ("swapping", "steady"):
                 pair[kind] = stretch(tree, rate, (lambda: swapper.swap(cold)) if kind == "swapping" else None)
                 report = pair[kind]
                 queries, partial = queries + report["queries"], partial + report["partial"]
-                failed += report["queries"] - report["answers"].get("200", 0)
-                for cause, count in report["failures"].items():
-                    why[cause] = why.get(cause, 0) + count
+                failed[kind] = failed.get(kind, 0) + report["queries"] - report["answers"].get("200", 0)
+                why.setdefault(kind, []).extend(f"{count} {cause}" for cause, count in report["failures"].items())
             rounds.append(pair)
             own.append(max(vitals(tree, leaf)[0] for leaf in LEAVES))
         watch.over = True
@@ -161,14 +164,19 @@ def arm(folder, name, percent, cold, swaps):
         late = [vitals(tree, leaf) for leaf in LEAVES]
         of = lambda kind, what: statistics.median(pair[kind]["latency_ms"][what] for pair in rounds)
         ratios = [pair["swapping"]["latency_ms"]["p99"] / pair["steady"]["latency_ms"]["p99"] for pair in rounds]
-        print(f"{name}: {swapper.done} swaps at {rate:.0f} queries/s; {queries} queries, {failed} failed, {partial} partial", why or "")
+        print(f"{name}: {swapper.done} swaps at {rate:.0f} queries/s; {queries} queries, {partial} partial")
         for kind in ("steady", "swapping"):
-            print(f"  {kind:9} p50 {of(kind, 'p50'):6.2f}  p99 {of(kind, 'p99'):6.2f}  p99.9 {of(kind, 'p99.9'):6.2f} ms")
+            print(f"  {kind:9} p50 {of(kind, 'p50'):6.2f}  p99 {of(kind, 'p99'):6.2f}  p99.9 {of(kind, 'p99.9'):6.2f} ms; {failed[kind]} failed",
+                  ", ".join(why[kind]))
+            cores = {name: statistics.median(pair[kind]["cores"][name] for pair in rounds) for name in NODES}
+            print("           cores:", ", ".join(f"{name} {share:.3f}" for name, share in cores.items()))
         print(f"  p99 swapping / steady: median {statistics.median(ratios):.3f} of {[round(ratio, 2) for ratio in ratios]}")
+        half = len(own) // 2
+        print(f"  anonymous memory of a leaf, first half {statistics.median(own[:half]):.1f}, second {statistics.median(own[half:]):.1f} MiB")
         for leaf, first, last in zip(LEAVES, early, late):
-            print(f"  {leaf}: anonymous {first[0]:.1f} -> {last[0]:.1f} MiB, handles {first[2]} -> {last[2]}, deleted files mapped {last[3]}")
+            print(f"  {leaf}: handles {first[2]} -> {last[2]}, deleted files mapped {last[3]}")
         print(f"  most resident with two versions {watch.most[1]:.0f} MiB, over twice one alone ({alone:.0f} MiB): "
-              f"{watch.most[1] / (2 * alone):.2f}; most anonymous {watch.most[0]:.1f}, by round {[round(mib, 1) for mib in own]} MiB", flush=True)
+              f"{watch.most[1] / (2 * alone):.2f}; most anonymous {watch.most[0]:.1f} MiB", flush=True)
     finally:
         tree.stop()
 

@@ -5,6 +5,7 @@
 //! made here (our own limit, budget or throttle) never becomes an ending, because it says nothing of the node.
 
 mod estimate;
+mod neglect;
 mod ramp;
 mod state;
 pub(crate) mod window;
@@ -31,7 +32,7 @@ use crate::{
     },
     pace::Clock,
 };
-use state::State;
+use state::{Leaving, State};
 
 pub use estimate::{Estimate, Reading, Typical, typical};
 pub use ramp::{FRESH, RAMP, RETURNING, Ramp};
@@ -80,6 +81,8 @@ pub struct Seen {
     pub ramping: bool,
     /// In slow start and over its share.
     pub capped: bool,
+    /// In use, and passed over for so long that a copy of a query should go to it.
+    pub neglected: bool,
     /// Turn in which it was chosen last; 0: never.
     pub turn: u64,
     /// Why it is not asked.
@@ -108,7 +111,7 @@ impl Load {
         if call.pushback_ms > 0 {
             state.estimate.penalised(self.clock.span(pushback(call.pushback_ms)), now);
         }
-        state.draining = call.draining.then_some(now);
+        state.leaving = call.draining.then(|| Leaving::said(state.leaving, now));
     }
 
     /// A part of what it was asked was refused, of a call that had `budget`.
@@ -128,7 +131,8 @@ impl Load {
         if seen.ejected.is_some() {
             return seen;
         }
-        Seen { capped: !state.ramp.stands(among, now), ..seen }
+        let capped = !state.ramp.stands(among, now);
+        Seen { capped, neglected: state.neglect.stands(among, now), ..seen }
     }
 
     fn see(&self, state: &State, now: Instant) -> Seen {
@@ -137,6 +141,7 @@ impl Load {
             reading: state.estimate.read(now),
             ramping: state.ramp.weight(now).is_some(),
             capped: false,
+            neglected: false,
             turn: self.turn.load(Ordering::Relaxed),
             ejected: state.ejected(now),
             due: state.probation.due(now),
@@ -159,13 +164,20 @@ impl Load {
         match state.ejected(now) {
             Some(Ejected::Slow) => state.probation.passed_over(now),
             Some(Ejected::Failing | Ejected::Gone) => state.breaker.take_probe(now),
-            Some(Ejected::Draining) | None => false,
+            Some(Ejected::Draining) => state.leaving.as_mut().is_some_and(|leaving| leaving.passed_over(now)),
+            None => false,
         }
+    }
+
+    /// A copy of a query goes to it, because it is neglected.
+    pub fn copied(&self, now: Instant) {
+        self.state.lock().neglect.copied(now);
     }
 
     /// The shadow of a query ended.
     pub fn shadow_ended(&self) {
         let mut state = self.state.lock();
+        state.neglect.copy_ended();
         state.probation.shadow_ended();
         state.breaker.probe_ended();
     }
@@ -185,7 +197,9 @@ impl Load {
     /// It was chosen, in that turn.
     pub fn chosen(&self, turn: u64) {
         self.turn.store(turn, Ordering::Relaxed);
-        self.state.lock().ramp.chosen();
+        let mut state = self.state.lock();
+        state.ramp.chosen();
+        state.neglect.chosen();
     }
 
     /// Smoothed response time, once measured.
@@ -353,6 +367,25 @@ mod tests {
         call.ended(Ending::Answered, Duration::from_secs(1));
         drop(call);
         assert_eq!((load.in_flight(), load.response()), (0, Some(Duration::from_millis(7))));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_that_leaves_is_asked_each_second_whether_it_is_back() {
+        let load = Loads::new(Dice::seeded(1), Clock::new(Pace::default())).of(&"a".into());
+        let says = |draining| load.report(&v1::CallReport { draining, ..Default::default() });
+        says(true);
+        for _ in 0..20 {
+            assert!(!load.passed_over(Instant::now()));
+            tokio::time::advance(Duration::from_secs(1)).await;
+            assert!(load.passed_over(Instant::now()));
+            says(true);
+            assert_eq!(load.standing(), Standing::Draining, "as long as it says so");
+        }
+        says(false);
+        assert_eq!(load.seen(Instant::now()).ejected, None);
+        says(true);
+        tokio::time::advance(Duration::from_secs(10)).await;
+        assert_eq!(load.seen(Instant::now()).ejected, None, "not for ever");
     }
 
     #[tokio::test(start_paused = true)]

@@ -67,7 +67,7 @@ pub struct Choice {
     pub at: u16,
     /// Why that one.
     pub why: Why,
-    /// An ejected candidate that should get a copy of the call that nobody waits for.
+    /// An ejected or neglected candidate that should get a copy of the call that nobody waits for.
     pub shadow: Option<u16>,
 }
 
@@ -110,7 +110,9 @@ impl Picker {
         set.loads[usize::from(at)].chosen(self.turns.fetch_add(1, Ordering::Relaxed) + 1);
         self.metrics.chosen(why);
         let first = choosing.tried.is_empty() && !choosing.extra;
-        let shadow = if first { set.shadow(at, now) } else { None };
+        // Where a key or an order decides, whoever is passed over is not neglected.
+        let compared = if strategy == Strategy::Adaptive && !keyed { &candidates[..] } else { &[] };
+        let shadow = if first { set.shadow(at, compared, now) } else { None };
         Some(Choice { at, why, shadow })
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Ending, Estimate, FRESH, Ramp};
+use super::{Ending, Estimate, FRESH, Ramp, neglect::Neglect};
 use crate::{
     breaker::{Breaker, Fault, Position, Sign, probation::Probation, standing::Ejected},
     throttle::Throttle,
@@ -15,15 +15,45 @@ use crate::{
 const LATE: u32 = 3;
 /// How long a node that said it is leaving is believed to: it may be back under the same name.
 const DRAINING: Duration = Duration::from_secs(10);
+/// How often it is sent a copy of a query meanwhile, to see whether it is back.
+const ASKED_AGAIN: Duration = Duration::from_secs(1);
 
-/// The measurements, the slow start, the breaker, the probation and the throttle of one node.
+/// A node said that it is leaving.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Leaving {
+    said: Instant,
+    copied: Instant,
+}
+
+impl Leaving {
+    /// It says so now, perhaps again.
+    pub(super) fn said(before: Option<Self>, now: Instant) -> Self {
+        Self { said: now, copied: before.map_or(now, |before| before.copied) }
+    }
+
+    fn believed(self, now: Instant) -> bool {
+        now.saturating_duration_since(self.said) < DRAINING
+    }
+
+    /// A query passes it over; true when a copy should go to it.
+    pub(super) fn passed_over(&mut self, now: Instant) -> bool {
+        let due = now.saturating_duration_since(self.copied) >= ASKED_AGAIN;
+        if due {
+            self.copied = now;
+        }
+        due
+    }
+}
+
+/// The measurements, the slow start, the neglect, the breaker, the probation and the throttle of one node.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) estimate: Estimate,
     pub(super) ramp: Ramp,
+    pub(super) neglect: Neglect,
     pub(super) breaker: Breaker,
     pub(super) probation: Probation,
-    pub(super) draining: Option<Instant>,
+    pub(super) leaving: Option<Leaving>,
     pub(super) throttle: Throttle,
 }
 
@@ -32,9 +62,10 @@ impl State {
         Self {
             estimate: Estimate::default(),
             ramp: Ramp::new(FRESH, now),
+            neglect: Neglect::default(),
             breaker: Breaker::default(),
             probation: Probation::default(),
-            draining: None,
+            leaving: None,
             throttle: Throttle::default(),
         }
     }
@@ -48,7 +79,7 @@ impl State {
             }
             Position::Closed => {}
         }
-        if self.draining.is_some_and(|said| now.saturating_duration_since(said) < DRAINING) {
+        if self.leaving.is_some_and(|leaving| leaving.believed(now)) {
             return Some(Ejected::Draining);
         }
         self.probation.out().then_some(Ejected::Slow)

@@ -81,12 +81,19 @@ impl Set {
         }
     }
 
-    /// An ejected replica other than the chosen one that should get a copy of the call.
-    pub(super) fn shadow(&self, chosen: u16, now: Instant) -> Option<u16> {
+    /// An ejected replica other than the chosen one that should get a copy of the call; else, of the replicas `compared` by what a
+    /// call to them costs, a neglected one.
+    pub(super) fn shadow(&self, chosen: u16, compared: &[Candidate], now: Instant) -> Option<u16> {
         let ejected = (0..self.seen.len()).filter(|at| self.seen[*at].ejected.is_some());
-        ejected
+        let ejected = ejected
             .filter(|at| *at != usize::from(chosen))
             .find(|at| self.loads[*at].passed_over(now))
-            .map(|at| at as u16)
+            .map(|at| at as u16);
+        ejected.or_else(|| {
+            let others = compared.iter().filter(|candidate| candidate.at != chosen && candidate.near);
+            let neglected = others.map(|other| other.at).find(|at| self.seen[usize::from(*at)].neglected)?;
+            self.loads[usize::from(neglected)].copied(now);
+            Some(neglected)
+        })
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use canopy_topology::{config::Role, routing::Node};
+use tokio::time::Instant;
 
 use super::*;
 use crate::{
@@ -190,6 +191,47 @@ async fn a_new_replica_gets_at_most_its_share() {
     let _calls: Vec<InFlight> = (0..4).map(|n| world.call(n % 2)).collect();
     let shares = world.shares(300);
     assert!(shares[2] <= 100 && shares[2] >= 30, "{shares:?}");
+}
+
+/// Of `queries` at 50 a second, how many each of four replicas was asked; `takes`: milliseconds of a call to a replica that was
+/// called so often in the last five seconds.
+async fn asked(queries: usize, takes: impl Fn(usize, usize) -> u64) -> Vec<usize> {
+    let world = world(4, Strategy::Adaptive);
+    let mut asked = vec![0; 4];
+    let mut calls = [const { Vec::<Instant>::new() }; 4];
+    for _ in 0..queries {
+        let choosing = Choosing {
+            routing: &world.routing,
+            candidates: &world.nodes,
+            through: Through::Leaf,
+            tried: &[],
+            key: None,
+            extra: false,
+        };
+        let choice = world.picker.choose(&world.loads, &choosing).unwrap();
+        asked[usize::from(choice.at)] += 1;
+        for at in [Some(choice.at), choice.shadow].into_iter().flatten().map(usize::from) {
+            calls[at].retain(|call| call.elapsed() < Duration::from_secs(5));
+            world.answered(at, takes(at, calls[at].len())).await;
+            calls[at].push(Instant::now());
+        }
+        choice.shadow.inspect(|at| world.loads.of(&world.nodes[usize::from(*at)]).shadow_ended());
+        tokio::time::advance(Duration::from_millis(10)).await;
+    }
+    asked
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replica_that_is_slow_because_it_was_not_asked_is_asked() {
+    let cold = |at, called| if at == 3 && called < 8 { 60 } else { 10 };
+    let asked = asked(1500, cold).await;
+    assert!((225..=525).contains(&asked[3]), "{asked:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replica_that_is_slow_is_asked_seldom() {
+    let asked = asked(1500, |at, _| if at == 3 { 60 } else { 10 }).await;
+    assert!(asked[3] < 30, "{asked:?}");
 }
 
 #[tokio::test(start_paused = true)]
