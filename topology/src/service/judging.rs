@@ -146,7 +146,7 @@ fn skipped(step: &Step, with: &With) -> Vec<String> {
             skip(format!("anything (no control is left, and no step before compared {FEWEST} queries)"));
         }
         (100, _) => {
-            skip("latencies (no control is left; shares are compared with the step before)".to_owned())
+            skip("latencies (no control is left; shares are compared with the step before)".to_owned());
         }
         (_, Some([before, after])) => skip(format!(
             "latencies (the versions have {before} and {after} shards: a query is another number of searches)"
