@@ -12,11 +12,14 @@ use etcd_client::{
 };
 use tokio::runtime::Handle;
 
+mod tls;
+
 use super::shared::{Guard, Keys, Op, Outcome};
 use crate::{
     config::{TopologyConfig, store::EtcdAddress},
     error::{Error, Result},
 };
+use tls::Tls;
 
 /// The leader's key.
 pub const LEADER: &str = "leader";
@@ -30,6 +33,7 @@ const MOST: usize = 64 << 20;
 pub struct Etcd {
     address: EtcdAddress,
     user: Option<(String, Secret)>,
+    tls: Option<Tls>,
     timeout: Duration,
 }
 
@@ -37,7 +41,7 @@ pub struct Etcd {
 type Answer<T> = std::result::Result<T, etcd_client::Error>;
 
 impl Etcd {
-    /// Of the configuration. Errors: the password can't be read.
+    /// Of the configuration. Errors: the password or a certificate can't be read.
     pub fn new(config: &TopologyConfig, address: EtcdAddress) -> Result<Self> {
         let mut user = None;
         if !config.store_user.is_empty() {
@@ -46,9 +50,18 @@ impl Etcd {
                 let what = format!("topology.store_password_file {}", path.display());
                 Error::Io { what, source }
             })?;
-            user = Some((config.store_user.clone(), Secret::new(&password)));
+            let password = Secret::new(&password);
+            if password.is_empty() {
+                let reason = format!(
+                    "topology.store_password_file {} is empty; write the password of {}",
+                    path.display(),
+                    config.store_user
+                );
+                return Err(Error::invalid("topology.store_password_file", reason));
+            }
+            user = Some((config.store_user.clone(), password));
         }
-        Ok(Self { address, user, timeout: config.store_timeout.0 })
+        Ok(Self { address, user, tls: Tls::new(config)?, timeout: config.store_timeout.0 })
     }
 
     /// A client. Errors: no server answers, or the user is refused.
@@ -61,6 +74,11 @@ impl Etcd {
             .with_auto_token_refresh(true);
         if let Some((user, password)) = &self.user {
             options = options.with_user(user, password.reveal());
+        }
+        if let Some(tls) = self.tls.clone() {
+            // A certificate may have been exchanged since.
+            let read = tokio::task::spawn_blocking(move || tls.options()).await;
+            options = options.with_tls(read.map_err(|error| self.failed(&error.to_string()))??);
         }
         self.answer(Client::connect(&self.address.endpoints, Some(options))).await
     }
