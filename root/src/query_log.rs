@@ -85,11 +85,6 @@ impl QueryLog {
         }
     }
 
-    /// From now on these settings hold, whatever becomes of them.
-    pub fn follow(&mut self, config: Live<QueryLogConfig>) {
-        self.config = config;
-    }
-
     /// Whether a query is in the sample.
     fn samples(&self, query: QueryId) -> bool {
         let config = self.config.get();
@@ -192,6 +187,14 @@ impl QueryLog {
     /// No query is answered any more.
     pub fn close(&self) {
         self.closing.notify_one();
+    }
+}
+
+impl Root {
+    /// Its log goes by these settings, whatever becomes of them.
+    pub fn logging(mut self, config: Live<QueryLogConfig>) -> Self {
+        self.query_log.config = config;
+        self
     }
 }
 

@@ -103,8 +103,7 @@ pub async fn serve(serve: RootServe, deps: Deps, drain: Drain) -> Result<()> {
     let endpoints = Arc::new(EndpointSet::new(rpc.clone(), deps.net.clone(), &routing.now()));
     let gatherer = Gatherer::new(node.clone(), Role::Root, endpoints.clone(), gather, &deps);
     let gatherer = Arc::new(gatherer.following(routing.clone()));
-    let mut root = root(node, config, gatherer, routing.clone(), &deps, &drain);
-    root.query_log.follow(query_log);
+    let root = root(node, config, gatherer, routing.clone(), &deps, &drain).logging(query_log);
     let root = Arc::new(root);
     let health = Arc::new(RootHealth::new(root.clone()));
     let admin =

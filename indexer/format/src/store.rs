@@ -294,8 +294,8 @@ fn signature_of(manifest: &[u8]) -> String {
 
 /// Whether a path is one of those that are not a file of the version itself.
 fn reserved(path: &str) -> bool {
-    let signature = path.starts_with("manifest-") && path.ends_with(".sig") && !path.contains('/');
-    signature || matches!(path, MANIFEST | SIGNATURE | "claim")
+    let of = path.strip_prefix("manifest-").and_then(|rest| rest.strip_suffix(".sig"));
+    of.is_some_and(|hash| !hash.contains('/')) || matches!(path, MANIFEST | SIGNATURE | "claim")
 }
 
 fn corpus_file(name: &str) -> Path {
