@@ -309,7 +309,8 @@ async fn a_replica_that_is_leaving_is_left_alone_and_missed_by_nobody() {
     offer(&tree, &callers, 100.0, 50, 2).await;
     let before = searches(&tree);
     offer(&tree, &callers, 100.0, 200, 3).await;
-    assert_eq!(since(&tree, &before)[1], 0);
+    // Each of the two asks it once a second whether it is back.
+    assert!(since(&tree, &before)[1] <= 4);
     // Back under the same name.
     tree.leaves[1].script(|script| script.draining = false);
     offer(&tree, &callers, 100.0, 2000, 4).await;

@@ -98,7 +98,8 @@ impl Cluster {
     pub async fn start_unready(store: &VersionStore, config: &Config) -> Self {
         let links = Links::default();
         let surroundings = Surroundings { net: links.net(), dice: Dice::seeded(7) };
-        let tree = Tree::start(config, Some(store), &surroundings, |_| true).await.expect("a tree that starts");
+        let tree =
+            Tree::start(config, Some(store), &surroundings, |_| true).await.expect("a tree that starts");
         let roots = tree.roots().map(Api::new).collect();
         Self { tree, links, roots }
     }

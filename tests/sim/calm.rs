@@ -22,7 +22,9 @@ fn every_answer_is_whole_flat_and_through_aggregators() {
             }
             let asked: Vec<u64> =
                 report.leaves.iter().map(|leaf| leaf.seen.shards.load(Ordering::SeqCst)).collect();
-            assert_eq!(asked.iter().sum::<u64>(), (scenario.queries * scenario.corpus.shards.len()) as u64);
+            // Each shard once, and a few copies for whoever was passed over for long.
+            let (sum, once) = (asked.iter().sum(), (scenario.queries * scenario.corpus.shards.len()) as u64);
+            assert!((once..=once + once / 20).contains(&sum), "{sum} of {once}");
             let (least, most) = (asked.iter().min().unwrap(), asked.iter().max().unwrap());
             assert!(most < &(least * 2), "the replicas share the load: {asked:?}");
         });

@@ -33,7 +33,8 @@ impl Neglect {
     pub fn stands(&mut self, among: usize, now: Instant) -> bool {
         self.passed_over = self.passed_over.saturating_add(1);
         let among = u32::try_from(among).unwrap_or(u32::MAX);
-        let enough = if self.copies < COLD { among.saturating_mul(PER_REPLICA).clamp(LEAST, SLOW) } else { SLOW };
+        let enough =
+            if self.copies < COLD { among.saturating_mul(PER_REPLICA).clamp(LEAST, SLOW) } else { SLOW };
         let runs = self.runs.is_some_and(|begun| now.saturating_duration_since(begun) < PATIENCE);
         among > 1 && self.passed_over > enough && !runs
     }

@@ -12,6 +12,10 @@ use super::{
     whole::whole,
 };
 
+/// Passes until nothing moves any more: what the last rule moved may give an earlier one something to do, and a placement that
+/// is made again shall move nothing.
+const SETTLES: usize = 8;
+
 /// Leaves of each shard, in rows.
 pub type Placed = BTreeMap<CorpusShard, Vec<NodeId>>;
 
@@ -31,6 +35,19 @@ pub fn place(desired: &Desired, last: &Placed) -> Result<Placement, Vec<(String,
     if !problems.is_empty() {
         return Err(problems);
     }
+    let mut placement = arrange(desired, last);
+    for _ in 0..SETTLES {
+        let again = arrange(desired, &placement.placed);
+        if again.placed == placement.placed {
+            break;
+        }
+        placement = again;
+    }
+    Ok(placement)
+}
+
+/// One pass of all rules.
+fn arrange(desired: &Desired, last: &Placed) -> Placement {
     let mut loads = Loads::new(desired);
     keep(&mut loads, last);
     let ring = ring(&loads);
@@ -38,7 +55,7 @@ pub fn place(desired: &Desired, last: &Placed) -> Result<Placement, Vec<(String,
     fill(&mut loads, &ring);
     level(&mut loads);
     whole(&mut loads);
-    Ok(result(&loads))
+    result(&loads)
 }
 
 fn ring(loads: &Loads<'_>) -> Ring {

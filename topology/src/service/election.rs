@@ -62,7 +62,7 @@ impl Election {
     /// Waits until this service leads; `lead` says meanwhile who does.
     pub async fn won(&self, lead: &Lead) -> Term {
         loop {
-            match self.campaign(lead).await {
+            match Box::pin(self.campaign(lead)).await {
                 Ok(term) => return term,
                 Err(error) => {
                     if !matches!(lead.now(), Leads::Nobody(_)) {

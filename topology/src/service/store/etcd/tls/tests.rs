@@ -168,7 +168,7 @@ async fn a_real_etcd_is_reached_with_certificates_and_not_without() {
     let start = Duration::from_mins(1);
     let up = async {
         while works(&etcd).await.is_err() {
-            tokio::task::yield_now().await
+            tokio::task::yield_now().await;
         }
     };
     tokio::time::timeout(start, up).await.expect("etcd answers over TLS");
