@@ -1,11 +1,19 @@
 //! What the root tells of itself.
 //!
-//! Ready = would answer a query: all its versions are open and a real query on each found at least one shard. A root
-//! whose leaves are partly down stays ready, because partial answers are its job; were it not, one lost leaf would take
-//! every root out of the balancer. The query is asked at most once a probe interval, however often probes come; after a
+//! Started = every corpus was looked at: it is open, or there is nothing to open (no such corpus, no version yet, none that this
+//! build takes). Ready = started once, and would answer a query: a real query on one of its corpora found at least one
+//! shard. A root whose leaves are partly down stays ready, because partial answers are its job, and so does one of whose
+//! corpora one can't be served; were it not, one lost leaf or one mistyped name would take every root out of the
+//! balancer. What it lacks is told on the status page, and by a root that can serve nothing as the reason. The query is asked at most once a probe interval, however often probes come; after a
 //! failure sooner, so that a root is not kept from its clients for a whole interval once its leaves answer.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use canopy_common::{admin::Health, error::ErrorClass};
 use canopy_proto::v1::QueryRequest;
@@ -28,51 +36,74 @@ const PROBE_TEXT: &str = "canopy";
 /// Health of a root.
 pub struct RootHealth {
     root: Arc<Root>,
+    /// Every corpus was looked at once; those that come later are opened beside what is served.
+    begun: AtomicBool,
     last: Mutex<Option<(Instant, Result<(), String>)>>,
 }
 
 impl RootHealth {
     /// Of this root.
     pub fn new(root: Arc<Root>) -> Self {
-        Self { root, last: Mutex::new(None) }
+        Self { root, begun: AtomicBool::new(false), last: Mutex::new(None) }
+    }
+
+    /// Whether every corpus was looked at, now or before.
+    fn begun(&self) -> bool {
+        let versions = &self.root.versions;
+        let now = versions.pending().is_empty();
+        // Before the first snapshot no corpus is known, and nothing has begun by that.
+        if now && !versions.is_empty() {
+            self.begun.store(true, Ordering::Relaxed);
+        }
+        now || self.begun.load(Ordering::Relaxed)
     }
 
     async fn probe(&self) -> Result<(), String> {
-        let opening = self.root.versions.opening();
-        if !opening.is_empty() {
-            return Err(opening.join("; "));
+        if !self.begun() {
+            return Err(self.root.versions.pending().join("; "));
         }
+        let mut lacks = self.root.versions.opening();
         let open = self.root.versions.open();
-        if open.is_empty() {
-            return Err("no corpus is routed to this root; name one in topology.placements".to_owned());
+        if open.is_empty() && lacks.is_empty() {
+            return Err("no corpus is routed to this root; name one in topology.placements, or with a topology service: \
+                        canopy topology place"
+                .to_owned());
         }
         for corpus in open {
-            let request = QueryRequest {
-                corpus: corpus.manifest.corpus.clone(),
-                q: PROBE_TEXT.to_owned(),
-                k: Some(1),
-                timeout_ms: PROBE_TIMEOUT_MS,
-                snippet: Some(false),
-                total: "none".to_owned(),
-                ..Default::default()
-            };
-            let query = self.root.dice.query_id();
-            let asked = Asked { query, arrival: Instant::now(), limit: None, request };
-            match self.root.probe(&asked).await {
-                // Busy is not broken: a loaded root is one that answers, and so is one whose leaves are loaded; taken out
-                // with all others, it would make an outage of an overload.
-                Ok(())
-                | Err(Error::Busy(_) | Error::NothingAnswered { class: ErrorClass::Overloaded, .. }) => {}
-                Err(error) => return Err(format!("{}: {error}", corpus.manifest.corpus)),
+            let name = &corpus.manifest.corpus;
+            match self.ask(name).await {
+                Ok(()) => return Ok(()),
+                Err(error) => lacks.push(format!("{name}: {error}")),
             }
         }
-        Ok(())
+        Err(lacks.join("; "))
+    }
+
+    /// A real query on a corpus.
+    async fn ask(&self, corpus: &str) -> Result<(), Error> {
+        let request = QueryRequest {
+            corpus: corpus.to_owned(),
+            q: PROBE_TEXT.to_owned(),
+            k: Some(1),
+            timeout_ms: PROBE_TIMEOUT_MS,
+            snippet: Some(false),
+            total: "none".to_owned(),
+            ..Default::default()
+        };
+        let query = self.root.dice.query_id();
+        let asked = Asked { query, arrival: Instant::now(), limit: None, request };
+        match self.root.probe(&asked).await {
+            // Busy is not broken: a loaded root is one that answers, and so is one whose leaves are loaded; taken out
+            // with all others, it would make an outage of an overload.
+            Err(Error::Busy(_) | Error::NothingAnswered { class: ErrorClass::Overloaded, .. }) => Ok(()),
+            answered => answered,
+        }
     }
 }
 
 impl Health for RootHealth {
     fn started(&self) -> bool {
-        self.root.versions.opening().is_empty()
+        self.begun()
     }
 
     fn ready(&self) -> BoxFuture<'_, Result<(), String>> {

@@ -5,7 +5,8 @@
 //! version is served only once its statistics file has the length and checksum that the manifest states, and its
 //! analysis is the one of this build: a query that is pinned to one that is not open is answered from the one that serves,
 //! and while that is not open the root is not ready. During a rollout two versions of a corpus are open; which of them a query gets is
-//! decided here, once, for all its shards and phases ([`Versions::choose`]). What the routing snapshot does not name any more
+//! decided here, once, for all its shards and phases ([`Versions::choose`]). A corpus that has nothing to open, because its name
+//! was mistyped or it has no version yet, is told of and keeps no other one from its queries ([`Versions::pending`]). What the routing snapshot does not name any more
 //! is let go of when its last query has ended ([`keep`]).
 
 mod cache;
@@ -76,6 +77,8 @@ struct Corpus {
     main: Option<Version>,
     /// Why something is not open.
     waiting: String,
+    /// It was looked at and there is nothing to open: no such corpus, no version, or none that this build takes.
+    nothing: bool,
     /// Versions that can't be opened anywhere, and why.
     hopeless: BTreeMap<Version, String>,
 }
@@ -161,6 +164,19 @@ impl Versions {
         opening.map(|(name, corpus)| format!("{name}: {}", corpus.waiting)).collect()
     }
 
+    /// Whether no corpus is known.
+    pub fn is_empty(&self) -> bool {
+        self.corpora.load().is_empty()
+    }
+
+    /// What may still open by itself, and why it has not: it was not looked at yet, or the way to it is broken. What was
+    /// looked at and is not there, or is at fault, is not among it.
+    pub fn pending(&self) -> Vec<String> {
+        let corpora = self.corpora.load();
+        let pending = corpora.iter().filter(|(_, corpus)| corpus.main().is_none() && !corpus.nothing);
+        pending.map(|(name, corpus)| format!("{name}: {}", corpus.waiting)).collect()
+    }
+
     /// Every open version.
     pub fn resident(&self) -> Vec<(String, Version)> {
         let corpora = self.corpora.load();
@@ -202,10 +218,17 @@ impl Versions {
             corpus.open.insert(version, state.clone());
             corpus.hopeless.remove(&version);
             corpus.waiting.clear();
+            corpus.nothing = false;
         });
     }
 
-    fn wait(&self, name: &str, version: Option<Version>, error: &Error) {
+    /// A corpus more that is to be opened.
+    #[cfg(test)]
+    pub(crate) fn expect(&self, name: &str) {
+        self.change(name, |corpus| "its version is being opened".clone_into(&mut corpus.waiting));
+    }
+
+    pub(crate) fn wait(&self, name: &str, version: Option<Version>, error: &Error) {
         use canopy_format::error::Error as Format;
         let hopeless = matches!(
             error,
@@ -216,8 +239,16 @@ impl Versions {
                     | Format::Untrusted { .. }
             )
         );
+        let nothing = match error {
+            Error::Version(Format::NoCorpus(_) | Format::NoVersionYet(_) | Format::NoVersion { .. }) => true,
+            Error::Version(error) => error.of_the_version(),
+            _ => false,
+        };
         self.change(name, |corpus| {
             corpus.waiting = error.to_string();
+            if version.is_none() || version == corpus.main {
+                corpus.nothing = nothing;
+            }
             if let Some(version) = version.filter(|_| hopeless) {
                 corpus.hopeless.insert(version, error.to_string());
             }
@@ -255,7 +286,9 @@ impl Versions {
                     corpus.open.retain(|version, _| wanted.versions.contains_key(version));
                     corpus.hopeless.retain(|version, _| wanted.versions.contains_key(version));
                 }
-                corpus.main = wanted.main();
+                let main = wanted.main();
+                corpus.nothing &= main == corpus.main;
+                corpus.main = main;
                 if corpus.main().is_none() && corpus.waiting.is_empty() {
                     "its version is being opened".clone_into(&mut corpus.waiting);
                 }

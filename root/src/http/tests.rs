@@ -425,6 +425,33 @@ async fn not_ready_and_503_until_the_version_is_open() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_corpus_that_can_not_be_opened_takes_no_other_one_from_the_balancer() {
+    use canopy_format::error::Error as Format;
+    let tree = tree(1, 3, RootConfig::default());
+    let versions = &tree.root.versions;
+    let ready = async || {
+        tokio::time::advance(Duration::from_secs(2)).await;
+        let (response, _) = get(&tree, "/healthz/ready").await;
+        (response.status().as_u16(), get(&tree, "/healthz/startup").await.0.status().as_u16())
+    };
+    // A root that begins looks at everything first.
+    versions.expect("nope");
+    assert_eq!(ready().await, (503, 503));
+    versions.wait("nope", None, &Format::NoCorpus("nope".to_owned()).into());
+    assert_eq!(ready().await, (200, 200));
+    let (_, status) = get(&tree, "/status").await;
+    assert!(status["corpora"]["nope"]["why"].as_str().unwrap().contains("does not exist"), "{status}");
+    // One that comes later is opened beside what is served.
+    versions.expect("later");
+    assert_eq!(ready().await, (200, 200));
+    versions.wait("later", None, &Format::NoVersionYet("later".to_owned()).into());
+    *tree.leaves[0].search.lock() = Mood::Fails(ErrorClass::Unavailable);
+    assert_eq!(ready().await, (503, 200), "nothing that it shall serve can be served");
+    *tree.leaves[0].search.lock() = Mood::Answers;
+    assert_eq!(ready().await, (200, 200));
+}
+
+#[tokio::test(start_paused = true)]
 async fn slow_queries_leave_their_times() {
     let tree = tree(2, 10, RootConfig::default());
     *tree.leaves[1].search.lock() = Mood::Hangs;

@@ -185,6 +185,7 @@ async fn what_can_not_be_opened_is_tried_again_and_told() {
         }
         let error = versions.corpus("web").err().unwrap();
         assert_eq!(error.http_status(), 503, "{error}");
+        assert_eq!((versions.opening().len(), versions.pending().len()), (1, 0), "nothing is there to open");
         publish(&store, |_| ()).await;
     };
     soon(async { tokio::join!(opening, published) }).await;
