@@ -7,7 +7,7 @@
 //! signature that the target's readers would not take.
 //!
 //! The number is kept, so that a version has one name everywhere; `renumber` takes the target's next one, which changes the manifest
-//! and so needs a key to sign it again. Units: bytes.
+//! and so needs a key to sign it again. A key that is given signs also what is there already: keys are exchanged so. Units: bytes.
 
 mod judge;
 
@@ -20,7 +20,7 @@ use canopy_common::ids::Version;
 use canopy_format::{
     error::Error as FormatError,
     manifest::{FileEntry, MAX_WARMUP, Manifest},
-    signature::{Signature, SigningKey},
+    signature::{Signature, SigningKey, Trusted},
     store::{Table, VersionStore},
 };
 use futures::{StreamExt, TryStreamExt, stream};
@@ -73,6 +73,15 @@ impl PublishRequest {
     }
 }
 
+impl PublishRequest {
+    /// The same, signed with a key. Whoever signs answers for what he read, so the keys that its readers trust are not asked
+    /// for at the source: it may be signed by nobody yet, or by the key that is given up.
+    pub fn signing(self, key: Option<Arc<SigningKey>>) -> Self {
+        let from = if key.is_some() { self.from.trusting(Trusted::default()) } else { self.from };
+        Self { from, sign: key, ..self }
+    }
+}
+
 /// What was done.
 #[derive(Debug, Clone, Serialize)]
 pub struct PublishReport {
@@ -92,8 +101,10 @@ pub struct PublishReport {
     pub sent_bytes: u64,
     /// Id of the key that signed it.
     pub signed_by: Option<String>,
-    /// It was in the target already, the same to the byte, and nothing was done.
+    /// It was in the target already, the same to the byte, and nothing was sent.
     pub already_there: bool,
+    /// It was there, and only its signature took the place of another one, or of none.
+    pub signed_anew: bool,
 }
 
 /// What is to be published, judged.
@@ -138,6 +149,7 @@ fn report(plan: &Plan, sent_bytes: u64, already_there: bool) -> PublishReport {
         sent_bytes,
         signed_by: plan.signature.as_ref().map(|signature| signature.key.clone()),
         already_there,
+        signed_anew: false,
     }
 }
 
@@ -156,14 +168,20 @@ async fn source(request: &PublishRequest) -> Result<Table> {
     Ok(table)
 }
 
-/// The same version under its number: then there is nothing to do.
+/// The same version under its number: then there is nothing to do, but for the signature when it is by another key than the one
+/// that is given.
 async fn already_there(
     request: &PublishRequest,
     table: &Table,
     kept: Option<Version>,
 ) -> Result<Option<PublishReport>> {
     let Some(version) = kept else { return Ok(None) };
-    let found = match request.to.table(&request.corpus, version).await {
+    // What is signed anew may have been signed by a key that is not taken any more.
+    let to = match &request.sign {
+        Some(_) => request.to.clone().trusting(Trusted::default()),
+        None => request.to.clone(),
+    };
+    let found = match to.table(&request.corpus, version).await {
         Ok(found) => found,
         Err(FormatError::NoVersion { .. }) => return Ok(None),
         Err(error) => return Err(error.into()),
@@ -175,9 +193,16 @@ async fn already_there(
         );
         return Err(Error::Invalid { field: "version", reason });
     }
-    let (signature, json) = (found.signature, found.bytes.to_vec());
+    let (mut signature, json) = (found.signature, found.bytes.to_vec());
+    let signed = request.sign.as_ref().map(|key| key.sign(&json));
+    let anew = signed.is_some() && signed != signature;
+    if let Some(signed) = signed.filter(|_| anew) {
+        judge::signature(request, table)?;
+        to.sign_anew(&request.corpus, version, &json, &signed).await?;
+        signature = Some(signed);
+    }
     let plan = Plan { source: version, manifest: found.manifest, json, signature, whom: String::new() };
-    Ok(Some(report(&plan, 0, true)))
+    Ok(Some(PublishReport { signed_anew: anew, ..report(&plan, 0, true) }))
 }
 
 /// Its number in the target, and the hold on it in a local store.

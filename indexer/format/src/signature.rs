@@ -23,6 +23,8 @@ const PRIVATE: [u8; 16] =
     [0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20];
 /// What stands before the 32 bytes of a public key in SubjectPublicKeyInfo.
 const PUBLIC: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
+/// Where the keys are named.
+const VERIFY_KEYS: &str = "store.verify_keys";
 /// Largest key file that is read, bytes.
 const MAX_FILE: u64 = 16 << 10;
 /// Most keys that a node trusts.
@@ -160,16 +162,22 @@ impl Trusted {
     /// Of the lines of a configuration: base64 of a key, or the path of a file that holds one.
     pub fn read(lines: &[String]) -> Result<Self> {
         if lines.len() > MAX_KEYS {
-            return Err(invalid("verify_keys", format!("{} keys; give at most {MAX_KEYS}", lines.len())));
+            return Err(invalid(VERIFY_KEYS, format!("{} keys; give at most {MAX_KEYS}", lines.len())));
         }
-        let key = |line: &String| match VerifyKey::parse(line) {
-            Some(key) => Ok(key),
-            None => VerifyKey::parse(&text(Path::new(line))?).ok_or_else(|| {
+        let key = |line: &String| {
+            if let Some(key) = VerifyKey::parse(line) {
+                return Ok(key);
+            }
+            let text = text(Path::new(line)).map_err(|error| {
                 invalid(
-                    "verify_keys",
-                    format!("{line} holds no Ed25519 public key; `canopy index keygen` writes one"),
+                    VERIFY_KEYS,
+                    format!("{line:?} is no key in base64, and no file that can be read: {error}"),
                 )
-            }),
+            })?;
+            VerifyKey::parse(&text).ok_or_else(|| {
+                let reason = format!("{line} holds no Ed25519 public key; `canopy index keygen` writes one");
+                invalid(VERIFY_KEYS, reason)
+            })
         };
         lines.iter().map(key).collect::<Result<Vec<_>>>().map(Self::of)
     }
@@ -264,7 +272,8 @@ mod tests {
         std::fs::write(&file, public.to_pem()).unwrap();
         let lines = [file.display().to_string(), key(8).public().to_base64()];
         assert_eq!(Trusted::read(&lines).unwrap().0.len(), 2);
-        assert!(Trusted::read(&["/nowhere".to_owned()]).is_err());
+        let nowhere = Trusted::read(&["/nowhere".to_owned()]).unwrap_err().to_string();
+        assert!(nowhere.starts_with("store.verify_keys: \"/nowhere\" is no key in base64"), "{nowhere}");
         assert!(Trusted::read(&vec![lines[1].clone(); 65]).is_err());
         let private = SigningKey::read(&file).unwrap_err().to_string();
         assert!(private.contains("no private key") && private.contains("key.pem"), "{private}");

@@ -348,3 +348,31 @@ async fn signatures_go_along_and_what_readers_would_not_take_is_not_published() 
     assert_eq!(run(&warmer).await.unwrap().version, Version(2));
     assert_eq!(third.latest("web").await.unwrap().warmup, ["red fox"]);
 }
+
+#[tokio::test]
+async fn keys_are_exchanged_and_what_nobody_signed_yet_is_signed_where_readers_want_it() {
+    let source = Source::new().await;
+    source.build(30).await;
+    let key = |byte| Arc::new(SigningKey::from_seed(&[byte; 32]).unwrap());
+    let (objects, plain) = memory();
+    let trusting = |store: &VersionStore, byte| store.clone().trusting(Trusted::of([key(byte).public()]));
+    // One configuration for both sides, as a command with one file has it.
+    let sign = |from: &VersionStore, byte| {
+        let (from, to) = (trusting(from, byte), trusting(&VersionStore::remote(objects.clone()), byte));
+        PublishRequest::new(from, to, "web").signing(Some(key(byte)))
+    };
+    let first = run(&sign(&source.store, 1)).await.unwrap();
+    assert_eq!((first.signed_by, first.already_there), (Some(key(1).public().id()), false));
+    assert!(!run(&sign(&source.store, 1)).await.unwrap().signed_anew, "there is nothing to do");
+    // The next key: over what the first one signed, from elsewhere or in its place.
+    for (from, byte) in [(&source.store, 2), (&plain, 3)] {
+        let again = run(&sign(from, byte)).await.unwrap();
+        assert_eq!((again.signed_by, again.signed_anew), (Some(key(byte).public().id()), true));
+        assert!(trusting(&plain, byte).latest("web").await.is_ok());
+        assert!(trusting(&plain, byte - 1).latest("web").await.is_err());
+    }
+    // A key that its readers do not take changes nothing.
+    let foreign = PublishRequest { to: trusting(&plain, 3), ..sign(&source.store, 9) };
+    assert!(why(run(&foreign).await).contains("is signed by key"));
+    assert!(trusting(&plain, 3).latest("web").await.is_ok());
+}

@@ -41,7 +41,8 @@ pub struct Args {
     /// File of queries, one a line, or a root's query log, to warm the version with; its own when left out
     #[arg(long, value_name = "FILE")]
     warmup: Option<PathBuf>,
-    /// Private key that signs the version; when left out its own signature goes with it
+    /// Private key that signs the version, also one that is there already (keys are exchanged so); the source need not be signed
+    /// then. When left out its own signature goes with it
     #[arg(long, value_name = "FILE")]
     sign_key: Option<PathBuf>,
     /// Configuration file whose [store] says how to reach both stores and whose versions are taken
@@ -65,11 +66,13 @@ pub async fn run(args: Args) -> Result<()> {
     let config = args.config.as_deref();
     let from = open(&args.from, args.from_config.as_deref().or(config), false)?;
     let to = open(&args.to, config, true)?;
+    let sign = args.sign_key.as_deref().map(keygen::read).transpose()?;
+    let request = PublishRequest::new(from, to, args.corpus.clone()).signing(sign);
     let version = match args.version {
         Some(version) => Version(version),
-        None => from.latest(&args.corpus).await?.version,
+        None => request.from.latest(&args.corpus).await?.version,
     };
-    let bytes: u64 = from.manifest(&args.corpus, version).await?.files().map(|file| file.bytes).sum();
+    let bytes: u64 = request.from.manifest(&args.corpus, version).await?.files().map(|file| file.bytes).sum();
     // Each byte goes twice: there, and read back.
     let bar = bar::bytes(2 * bytes, args.json, "publish");
     let moving = bar.clone();
@@ -78,9 +81,8 @@ pub async fn run(args: Args) -> Result<()> {
         renumber: args.renumber,
         force: args.force,
         warmup: args.warmup.as_deref().map(|file| warmup::read(file, &args.corpus)).transpose()?,
-        sign: args.sign_key.as_deref().map(keygen::read).transpose()?,
         progress: Arc::new(move |bytes| moving.inc(bytes)),
-        ..PublishRequest::new(from, to, args.corpus.clone())
+        ..request
     };
     let published = publish::run(&request).await;
     bar.finish_and_clear();
@@ -97,6 +99,9 @@ fn line(report: &PublishReport, to: &str) -> String {
     let PublishReport { corpus, version, .. } = report;
     let signed =
         report.signed_by.as_ref().map_or("not signed".to_owned(), |key| format!("signed by key {key}"));
+    if report.signed_anew {
+        return format!("{version} of {corpus} is in {to} already, the same to the byte; now {signed}");
+    }
     if report.already_there {
         return format!("{version} of {corpus} is in {to} already, the same to the byte; {signed}");
     }

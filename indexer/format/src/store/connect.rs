@@ -38,6 +38,20 @@ impl VersionStore {
     }
 }
 
+impl StoreConfig {
+    /// What is wrong with the files of this machine that it names: key, reason.
+    pub fn files(&self) -> Vec<(String, String)> {
+        let trusted = self.verify_keys.iter().map(|line| Trusted::read(std::slice::from_ref(line)).err());
+        let access = key("store.access_key_file", &self.access_key_file, "").err();
+        let secret = key("store.secret_key_file", &self.secret_key_file, "").err();
+        let wrong = trusted.chain([access, secret]).flatten().map(|error| match error {
+            Error::Invalid { field, reason } => (field.to_owned(), reason),
+            other => ("store".to_owned(), other.to_string()),
+        });
+        wrong.collect()
+    }
+}
+
 fn directory(url: &str, path: &Path, create: bool) -> Result<VersionStore> {
     if create {
         std::fs::create_dir_all(path).map_err(|source| Error::io(path, source))?;
@@ -71,8 +85,8 @@ fn s3(config: &StoreConfig, bucket: &str, prefix: &str) -> Result<Arc<dyn Object
     if !config.endpoint.is_empty() {
         builder = builder.with_endpoint(config.endpoint.trim_end_matches('/'));
     }
-    let access = key("access_key_file", &config.access_key_file, config.access_key.reveal())?;
-    let secret = key("secret_key_file", &config.secret_key_file, config.secret_key.reveal())?;
+    let access = key("store.access_key_file", &config.access_key_file, config.access_key.reveal())?;
+    let secret = key("store.secret_key_file", &config.secret_key_file, config.secret_key.reveal())?;
     if !access.is_empty() {
         builder = builder.with_access_key_id(access).with_secret_access_key(secret);
         if !config.session_token.is_empty() {
@@ -93,8 +107,9 @@ fn key(field: &'static str, file: &str, given: &str) -> Result<String> {
         return Ok(given.to_owned());
     }
     let path = Path::new(file);
-    let size = std::fs::metadata(path).map_err(|source| Error::io(path, source))?.len();
-    let text = std::fs::read_to_string(path).map_err(|source| Error::io(path, source))?;
+    let unread = |source| Error::Invalid { field, reason: format!("{file} can't be read: {source}") };
+    let size = std::fs::metadata(path).map_err(unread)?.len();
+    let text = std::fs::read_to_string(path).map_err(unread)?;
     let text = text.trim();
     if size > MAX_KEY || text.is_empty() || text.contains(char::is_whitespace) {
         return Err(Error::Invalid { field, reason: format!("{file} holds no key: one word is expected") });

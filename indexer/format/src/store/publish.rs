@@ -3,11 +3,13 @@
 //! The failure this prevents: two publishers of one copy, of whom one signs or each has a manifest of its own, leave the manifest
 //! of one with the signature of the other, or with none, and no reader takes the version. Rules: a signature's name says
 //! which bytes it signs, so that nobody writes over or removes another's; two keys for the same manifest: the first one
-//! counts, the other publisher is told. The manifest that comes first is the version.
+//! counts, the other publisher is told. The manifest that comes first is the version. Only a version that is published is
+//! signed anew, by who says so.
 
-use object_store::{PutPayload, path::Path};
+use canopy_common::ids::Version;
+use object_store::{ObjectStoreExt, PutPayload, path::Path};
 
-use super::{MANIFEST, VersionStore, object, signature_of};
+use super::{MANIFEST, VersionStore, check_corpus, object, signature_of};
 use crate::{
     error::{Error, Result},
     manifest::Manifest,
@@ -57,6 +59,24 @@ impl VersionStore {
             }
         }
         self.create_once(&path, json, &format!("{corpus} {version}")).await
+    }
+
+    /// Puts another signature beside a version that is there, in the place of the one it has: keys are exchanged so. Whoever reads it
+    /// meanwhile finds the old one or the new one. Errors: no such version, or not with this manifest.
+    pub async fn sign_anew(
+        &self,
+        corpus: &str,
+        version: Version,
+        json: &[u8],
+        signature: &Signature,
+    ) -> Result<()> {
+        check_corpus(corpus)?;
+        if self.read(&object(corpus, version, MANIFEST)).await?.is_none_or(|found| found != json) {
+            return Err(Error::NoVersion { corpus: corpus.to_owned(), version });
+        }
+        let beside = object(corpus, version, &signature_of(json));
+        self.objects.put(&beside, signature.to_json().into()).await?;
+        Ok(())
     }
 
     /// Writes an object that must not exist with other bytes: a try whose answer was lost has written it.
