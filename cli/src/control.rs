@@ -1,7 +1,8 @@
 //! Calls of the topology service from the command line: the services of a configuration file or of an address, who asks, and
 //! errors with what to do.
 //!
-//! Of several services the one that leads is asked: one that does not lead names it, one that can't be reached is passed over,
+//! A file says which tree is meant, also where an address says whom to ask: its cluster and its token go along, so that a
+//! command for one tree is not carried out on another. Of several services the one that leads is asked: one that does not lead names it, one that can't be reached is passed over,
 //! and while those that answer know of no leader (one is being found, which takes seconds) they are asked again. Rule: a
 //! command that may have been taken is not sent a second time.
 
@@ -92,30 +93,27 @@ impl Service {
 
     /// Dials it. Errors: it is not named.
     pub fn client(&self) -> Result<Client> {
+        // Also where an address says whom to ask: the file's tree is the one that is meant, with its cluster and its token.
+        let mut known = match &self.config {
+            Some(file) => Loaded::read(Some(file), &[]).checked()?.topology,
+            None => TopologyConfig::default(),
+        };
         let mut services = Vec::new();
-        let mut known = TopologyConfig::default();
         for address in &self.addresses {
             services.push(Peer::dial(address, address)?);
         }
-        match &self.config {
-            Some(file) if services.is_empty() => {
-                let topology = Loaded::read(Some(file), &[]).checked()?.topology;
-                for node in topology.nodes.iter().filter(|node| node.role == Role::Topology) {
-                    services.push(Peer::dial(&node.id, &node.address)?);
-                }
-                known = topology;
-                if services.is_empty() {
-                    return Err(anyhow!(
-                        "the file names no topology service; hint: a node of [topology] with role = \"topology\", see docs/operations.md"
-                    ));
-                }
+        if services.is_empty() {
+            for node in known.nodes.iter().filter(|node| node.role == Role::Topology) {
+                services.push(Peer::dial(&node.id, &node.address)?);
             }
-            None if services.is_empty() => {
-                return Err(anyhow!(
-                    "no topology service is named; hint: -c canopy.toml, or --service host:port"
-                ));
-            }
-            _ => {}
+        }
+        if services.is_empty() {
+            return Err(match &self.config {
+                Some(_) => anyhow!(
+                    "the file names no topology service; hint: a node of [topology] with role = \"topology\", see docs/operations.md"
+                ),
+                None => anyhow!("no topology service is named; hint: -c canopy.toml, or --service host:port"),
+            });
         }
         let by = self.by.clone().unwrap_or_else(canopy_common::config::user_and_machine);
         known.token_file = self.token_file.clone().unwrap_or(known.token_file);
@@ -222,4 +220,33 @@ fn told(status: &Status) -> bool {
     }
     // Only a service gives details; without them it is the connection that could not be made.
     status.code() != Code::Unavailable || status.metadata().contains_key(DETAILS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_file_says_which_tree_is_meant_also_where_an_address_says_whom_to_ask() {
+        let directory = tempfile::tempdir().unwrap();
+        let [file, token] = ["c.toml", "token"].map(|name| directory.path().join(name));
+        std::fs::write(&token, "0123456789abcdef").unwrap();
+        let nodes = "nodes = [{ id = 't', role = 'topology', address = '127.0.0.1:1' }]";
+        let text = format!("[topology]\ncluster = 'example'\ntoken_file = '{}'\n{nodes}", token.display());
+        std::fs::write(&file, text).unwrap();
+        let of = |addresses: &[&str]| Service {
+            addresses: addresses.iter().map(ToString::to_string).collect(),
+            ..Service::of(Some(&file))
+        };
+        for (addresses, asked) in [(&[][..], "127.0.0.1:1"), (&["127.0.0.1:2"][..], "127.0.0.1:2")] {
+            let client = of(addresses).client().unwrap();
+            assert_eq!((client.cluster.as_str(), client.services.len()), ("example", 1));
+            assert_eq!(client.services[0].address, asked);
+            assert_eq!(client.token.as_ref().map(Secret::reveal), Some("0123456789abcdef"));
+        }
+        let alone = Service { config: None, ..of(&["127.0.0.1:2"]) };
+        assert_eq!(alone.client().unwrap().cluster, "");
+        let nobody = Service::of(None).client().err().unwrap().to_string();
+        assert!(nobody.contains("no topology service is named"), "{nobody}");
+    }
 }

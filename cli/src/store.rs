@@ -1,6 +1,9 @@
 //! The store of a command: by `--store`, with what `[store]` of a configuration file and the environment say of how to reach it.
 
-use std::{io::ErrorKind, path::PathBuf};
+use std::{
+    io::ErrorKind,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Result, anyhow};
 use canopy_format::{
@@ -28,6 +31,12 @@ impl StoreArgs {
         Self { store: Some(url.to_owned()), store_config: None }
     }
 
+    /// Reached as a configuration file says.
+    #[cfg(test)]
+    pub fn by(self, file: &Path) -> Self {
+        Self { store_config: Some(file.to_owned()), ..self }
+    }
+
     /// Its settings.
     pub fn config(&self) -> Result<StoreConfig> {
         settings(self.store.as_deref(), self.store_config.as_deref())
@@ -40,7 +49,7 @@ impl StoreArgs {
 }
 
 /// Settings of a store by its URL, the others by a file and the environment.
-pub fn settings(url: Option<&str>, file: Option<&std::path::Path>) -> Result<StoreConfig> {
+pub fn settings(url: Option<&str>, file: Option<&Path>) -> Result<StoreConfig> {
     let set: Vec<String> = url.into_iter().map(|url| format!("store.url={url:?}")).collect();
     Ok(Loaded::read(file, &set).checked()?.store)
 }
@@ -54,6 +63,35 @@ pub fn open(config: &StoreConfig) -> Result<VersionStore> {
         }
         other => other.into(),
     })
+}
+
+/// What is to be known of a corpus before it is placed: that it has no version yet, or that the store could not be asked; `None`:
+/// it has one. Errors: the store of the configuration file has no such corpus, and which it has.
+pub async fn knows(file: Option<&Path>, corpus: &str) -> Result<Option<String>> {
+    let unasked = |why: &str| Ok(Some(format!("whether {corpus} is in the store was not checked: {why}")));
+    let Some(file) = file else { return unasked("no configuration file names the store; -c FILE does") };
+    let config = settings(None, Some(file))?;
+    let store = match open(&config) {
+        Ok(store) => store,
+        Err(error) => return unasked(&crate::failure::line(&error)),
+    };
+    match store.versions(corpus).await {
+        Ok(versions) if versions.is_empty() => {
+            Ok(Some(format!("{corpus} has no version yet: it answers once one is built and rolled out")))
+        }
+        Ok(_) => Ok(None),
+        Err(StoreError::NoCorpus(_)) => {
+            let known = store.corpora().await?;
+            let names: Vec<&str> = known.iter().map(|corpus| corpus.name.as_str()).collect();
+            let has = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+            let url = &config.url;
+            Err(anyhow!(
+                "there is no corpus {corpus:?} in the store {url}; it has: {has}; hint: `canopy corpus create {corpus} --store {url}` \
+                 makes one"
+            ))
+        }
+        Err(error) => unasked(&error.to_string()),
+    }
 }
 
 /// Why there is no store of versions here; `None`: there is one, or it is not on this machine. Asks the file system, which
@@ -74,6 +112,26 @@ mod tests {
     fn a_store_that_is_missing_is_named_with_the_way_out() {
         let error = open(&StoreConfig::at("/nowhere/at/all")).err().unwrap();
         assert!(line(&error).starts_with("there is no store /nowhere/at/all; hint: "), "{error:#}");
+    }
+
+    #[tokio::test]
+    async fn a_corpus_that_the_store_does_not_have_is_refused_and_one_without_a_version_is_told_of() {
+        use canopy_format::{
+            schema::Schema,
+            store::{Corpus, Ordering},
+        };
+        let directory = tempfile::tempdir().unwrap();
+        let (file, url) = (directory.path().join("c.toml"), directory.path().join("versions"));
+        std::fs::write(&file, format!("[store]\nurl = {:?}", url.display().to_string())).unwrap();
+        let unasked = knows(Some(&file), "web").await.unwrap().unwrap();
+        assert!(unasked.contains("was not checked: there is no store"), "{unasked}");
+        assert!(knows(None, "web").await.unwrap().unwrap().contains("was not checked"));
+        let store = VersionStore::open(&url.display().to_string(), true).unwrap();
+        let (name, schema) = ("web".to_owned(), Schema::web());
+        store.create_corpus(&Corpus { name, schema, partitions: 4, ordering: Ordering::Log }).await.unwrap();
+        assert!(knows(Some(&file), "web").await.unwrap().unwrap().contains("no version yet"));
+        let error = knows(Some(&file), "wbe").await.unwrap_err().to_string();
+        assert!(error.contains("no corpus \"wbe\"") && error.contains("it has: web"), "{error}");
     }
 
     #[test]

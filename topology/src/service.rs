@@ -30,5 +30,6 @@ mod status;
 pub mod store;
 mod updates;
 
+mod unplace;
 pub use guard::{node_token, token};
 pub use serve::{TopologyServe, serve};

@@ -5,7 +5,7 @@ mod show;
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
-use anyhow::{Result, anyhow};
+use anyhow::{Context, Result, anyhow};
 use canopy_common::ids::Version;
 use canopy_format::store::VersionStore;
 use canopy_proto::topology::{
@@ -51,7 +51,7 @@ pub struct StartArgs {
     /// Corpus
     #[arg(long)]
     corpus: String,
-    /// Version; default: the newest complete one of --store
+    /// Version; default: the newest complete one of --store, else of the store of the configuration file
     #[arg(long)]
     version: Option<u64>,
     /// Where versions are, to find the newest
@@ -204,13 +204,18 @@ fn print_done(json: bool, done: &[String], epoch: u64) {
 }
 
 async fn start(args: StartArgs) -> Result<()> {
-    let version = match (args.version, &args.store) {
-        (Some(version), _) => version,
-        (None, Some(store)) => {
-            newest(&store::open(&store::settings(Some(store), None)?)?, &args.corpus).await?
+    let (named, file) = (args.store.as_deref(), args.service.config());
+    let version = match args.version {
+        Some(version) => version,
+        None if named.is_some() || file.is_some() => {
+            let settings = store::settings(named, file)?;
+            let opened =
+                store::open(&settings).context("which version? the newest is looked for in the store")?;
+            newest(&opened, &args.corpus).await?
         }
-        (None, None) => {
-            return Err(anyhow!("which version? hint: --version N, or --store URL for the newest"));
+        None => {
+            let hint = "--version N, or the newest one: of the store of -c FILE, or of --store URL";
+            return Err(anyhow!("which version? hint: {hint}"));
         }
     };
     let mut shards = exists(&args.service, &args.corpus, version).await?;

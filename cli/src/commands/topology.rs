@@ -2,14 +2,15 @@
 
 use anyhow::Result;
 use canopy_proto::topology::{
-    CommandReply, DrainNode, ForgetNode, PlaceShards, command_request::Command as Asked, show_request::What,
+    CommandReply, DrainNode, ForgetNode, PlaceShards, UnplaceCorpus, command_request::Command as Asked,
+    show_request::What,
 };
 use canopy_topology::config::Role;
 use comfy_table::{Table, presets};
 use serde_json::Value;
 
 use super::roles::{self, RoleArgs};
-use crate::{control::Service, say::say, show};
+use crate::{control::Service, say::say, show, store};
 
 /// `canopy topology`.
 #[derive(clap::Args)]
@@ -44,6 +45,9 @@ pub enum Command {
         after_help = "Examples:  canopy topology place -c canopy.toml --corpus web --shards 8 --replicas 2   the first time\n           canopy topology place -c canopy.toml --corpus web                            after leaves joined\n           canopy topology place -c canopy.toml --corpus web --remove leaf-3            empties a leaf"
     )]
     Place(ApplyArgs),
+    /// Places a corpus nowhere any more: one that was mistyped, or never got a version. One that answers is refused
+    #[command(after_help = "Example:  canopy topology unplace -c canopy.toml --corpus wbe")]
+    Unplace(UnplaceArgs),
     /// Sets how many replicas each shard of a corpus has
     SetReplicas(ReplicasArgs),
     /// Removes a node that is away for good
@@ -64,7 +68,8 @@ pub struct PlaceArgs {
     /// Replicas of each shard; default: as many as now
     #[arg(long, value_name = "N", default_value_t = 0)]
     replicas: u32,
-    /// Shards of a corpus that is not placed yet
+    /// How many shards there are: needed the first time, and when a version with more or fewer is to come (of --group, else of
+    /// main). As many as `canopy index inspect` shows; the corpus must be in the store of the configuration file, where it has one
     #[arg(long, value_name = "N", default_value_t = 0)]
     shards: u32,
     /// A leaf that is to be emptied
@@ -107,6 +112,16 @@ pub struct ReplicasArgs {
     /// Prints JSON
     #[arg(long)]
     json: bool,
+}
+
+/// `canopy topology unplace`.
+#[derive(clap::Args)]
+pub struct UnplaceArgs {
+    #[command(flatten)]
+    service: Service,
+    /// Corpus
+    #[arg(long)]
+    corpus: String,
 }
 
 /// The service.
@@ -183,6 +198,9 @@ async fn ask(command: Command) -> Result<()> {
         Command::Undrain(args) => drain(args, true).await?,
         Command::Plan(args) => place(args, true, None).await?,
         Command::Place(args) => place(args.place, args.dry_run, args.plan).await?,
+        Command::Unplace(UnplaceArgs { service, corpus }) => {
+            done(&service.client()?.command(Asked::Unplace(UnplaceCorpus { corpus })).await?);
+        }
         Command::SetReplicas(args) => {
             let ReplicasArgs { service, corpus, group, count, dry_run, json } = args;
             if count == 0 {
@@ -202,6 +220,12 @@ async fn ask(command: Command) -> Result<()> {
 /// Shows what is moved, then has it done unless only that was wanted: what was shown, `of` an earlier time or now, or nothing.
 async fn place(args: PlaceArgs, dry_run: bool, of: Option<String>) -> Result<()> {
     let client = args.service.client()?;
+    // A name that nobody has would be placed like any other, and every root would wait for it.
+    if args.shards > 0
+        && let Some(note) = store::knows(args.service.config(), &args.corpus).await?
+    {
+        eprintln!("note: {note}");
+    }
     let PlaceArgs { corpus, group, replicas, shards, remove, .. } = args.clone();
     let wish = |dry_run, plan| {
         let (corpus, group, remove) = (corpus.clone(), group.clone(), remove.clone());

@@ -48,7 +48,7 @@ fn read(key: &str, path: &str) -> Result<Option<Secret>> {
     let token = Secret::new(&text);
     if token.reveal().chars().count() < SHORTEST || !token.reveal().chars().all(|c| c.is_ascii_graphic()) {
         let message = format!(
-            "{path} holds no token: write at least {SHORTEST} letters, digits and signs, in one line"
+            "topology.{key} {path} holds no token: write at least {SHORTEST} letters, digits and signs, in one line"
         );
         return Err(Error::invalid(format!("topology.{key}"), message));
     }

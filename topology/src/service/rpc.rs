@@ -167,6 +167,7 @@ enum Asked {
     Drain { node: NodeId, undo: bool, by: String },
     Place { asked: PlaceAsked, dry_run: bool },
     Forget { node: NodeId, by: String },
+    Unplace { corpus: String, by: String },
     Release { corpus: String, version: Version, removed: bool, by: String },
 }
 
@@ -220,6 +221,7 @@ fn check(by: &str, command: Option<Command>) -> Result<Asked> {
             };
             Ok(Asked::Place { asked, dry_run: place.dry_run })
         }
+        Some(Command::Unplace(unplace)) => Ok(Asked::Unplace { corpus: unplace.corpus, by }),
         Some(Command::Forget(forget)) => Ok(Asked::Forget { node: NodeId::from(forget.node.as_str()), by }),
         Some(Command::Release(ReleaseVersion { corpus, version, removed })) => {
             Ok(Asked::Release { corpus, version: Version(version), removed, by })
@@ -271,6 +273,7 @@ impl Asked {
                 let (done, document) = control.place(&asked, dry_run)?;
                 Ok((done, document.to_string()))
             }
+            Self::Unplace { corpus, by } => Ok((control.unplace(&corpus, &by)?, String::new())),
             Self::Forget { node, by } => Ok((control.forget(&node, &by)?, String::new())),
             Self::Release { corpus, version, removed: true, .. } => {
                 Ok((control.command(&corpus, Event::Released { version })?, String::new()))
