@@ -12,7 +12,10 @@ use canopy_common::{
 use canopy_format::store::StoreConfig;
 use canopy_leaf::config::LeafConfig;
 use canopy_root::config::RootConfig;
-use canopy_topology::config::{Role, TopologyConfig};
+use canopy_topology::{
+    config::{Role, TopologyConfig},
+    service::{node_token, token},
+};
 
 /// All sections.
 #[derive(Debug, Clone, Default)]
@@ -129,6 +132,22 @@ impl Loaded {
         gaps
     }
 
+    /// What is wrong with the files of this machine that it names: (key, reason).
+    pub fn files(&self) -> Vec<(String, String)> {
+        let Config { store, topology, .. } = &self.config;
+        let mut wrong = store.files();
+        // Where none is named for nodes, they carry that of commands.
+        let nodes = (!topology.node_token_file.is_empty()).then(|| node_token(topology).err()).flatten();
+        for (key, error) in [("token_file", token(topology).err()), ("node_token_file", nodes)] {
+            let key = format!("topology.{key}");
+            if let Some(error) = error.map(|error| crate::failure::line(&error.into())) {
+                let reason = error.trim_start_matches(key.as_str()).trim_start().to_owned();
+                wrong.push((key, reason));
+            }
+        }
+        wrong
+    }
+
     /// The configuration, or all problems as one error.
     pub fn checked(self) -> Result<Config> {
         self.sound().map(|loaded| loaded.config)
@@ -236,6 +255,41 @@ mod tests {
         let typo =
             format!("{}\n[gather.corpora.wbe]\nhedge = 'off'", include_str!("../../deploy/canopy.toml"));
         assert_eq!(gaps(&typo), "no placement names this corpus, so these settings hold for nothing");
+    }
+
+    #[test]
+    fn files_that_are_missing_or_hold_something_else_are_named_with_their_setting() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| {
+            let path = directory.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path.display().to_string()
+        };
+        let files = |text: &str| {
+            let mut layers = Layers::default();
+            layers.file("c.toml", text).unwrap();
+            let loaded = Loaded::from_layers(layers, Vec::new());
+            assert_eq!(loaded.problems, []);
+            loaded.files()
+        };
+        let (short, good) = (file("short", "abc"), file("good", "0123456789abcdef\n"));
+        let wrong = files(&format!(
+            "[topology]\ntoken_file = '{short}'\nnode_token_file = '/nowhere/token'\n[store]\nurl = 's3://bucket'\n\
+             access_key_file = '/nowhere/key'\nsecret_key_file = '{good}'\nverify_keys = ['nonsense', '{good}']"
+        ));
+        let keys: Vec<&str> = wrong.iter().map(|(key, _)| key.as_str()).collect();
+        let expected = ["store.verify_keys", "store.verify_keys", "store.access_key_file"];
+        assert_eq!(keys, [&expected[..], &["topology.token_file", "topology.node_token_file"]].concat());
+        for ((_, reason), part) in wrong.iter().zip([
+            "\"nonsense\" is no key in base64",
+            "holds no Ed25519 public key",
+            "/nowhere/key can't be read",
+            "holds no token: write at least 16",
+            "/nowhere/token: No such file",
+        ]) {
+            assert!(reason.contains(part) && !reason.starts_with("topology."), "{part}: {reason}");
+        }
+        assert_eq!(files(&format!("[topology]\ntoken_file = '{good}'")), []);
     }
 
     #[test]

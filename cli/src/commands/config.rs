@@ -28,7 +28,7 @@ pub struct Source {
 /// What to do with it.
 #[derive(Subcommand)]
 pub enum Command {
-    /// Check a configuration and list every problem
+    /// Check a configuration and the files of this machine that it names (tokens, keys), and list every problem
     #[command(after_help = "Example:  canopy config check -c canopy.toml")]
     Check(Source),
     /// Print every value and where it came from
@@ -60,7 +60,7 @@ fn check(source: &Source) -> Result<()> {
     if loaded.problems.is_empty() {
         let file = source.config.as_ref();
         let origin = file.map_or(Origin::Default, |path| Origin::File(path.display().to_string()));
-        let gaps = loaded.gaps().into_iter();
+        let gaps = loaded.gaps().into_iter().chain(loaded.files());
         loaded.problems = gaps.map(|(key, reason)| Problem { key, reason, origin: origin.clone() }).collect();
     }
     if source.json {

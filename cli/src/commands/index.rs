@@ -9,7 +9,11 @@ mod warmup;
 
 use anyhow::{Result, bail};
 use canopy_common::ids::Version;
-use canopy_format::{manifest::Manifest, store::VersionStore};
+use canopy_format::{
+    error::Error as StoreError,
+    manifest::Manifest,
+    store::{Table as StoredTable, VersionStore},
+};
 use clap::Subcommand;
 use comfy_table::{Table, presets};
 use serde_json::{Value, json};
@@ -92,39 +96,62 @@ async fn list(which: &Which) -> Result<()> {
     store.corpus(&which.corpus).await?;
     let mut listed = Vec::new();
     for version in store.versions(&which.corpus).await? {
-        let manifest = store.manifest(&which.corpus, version).await;
-        listed.push((version, manifest.map_err(|error| show::plain(&error.to_string()))));
+        let table = store.table(&which.corpus, version).await.map_err(|error| Unread {
+            untrusted: matches!(error, StoreError::Untrusted { .. }),
+            reason: show::plain(&error.to_string()),
+        });
+        listed.push((version, table));
     }
     if which.json {
         say!("{:#}", listed.iter().map(as_json).collect::<Value>());
     } else {
         show_list(which, &listed);
     }
-    let unreadable = listed.iter().filter_map(|(version, manifest)| {
-        manifest.as_ref().err().map(|reason| format!("{version}: {reason}"))
-    });
-    let unreadable: Vec<String> = unreadable.collect();
-    if !unreadable.is_empty() {
-        bail!("{}; hint: remove its directory, or copy or build it again", unreadable.join("; "));
+    let unread: Vec<(Version, &Unread)> =
+        listed.iter().filter_map(|(version, table)| Some((*version, table.as_ref().err()?))).collect();
+    if unread.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    let reasons = unread.iter().map(|(version, unread)| format!("{version}: {}", unread.reason));
+    let reasons: Vec<String> = reasons.collect();
+    let mut hints = Vec::new();
+    if unread.iter().any(|(_, unread)| unread.untrusted) {
+        hints.push(
+            "what is not trusted may be whole: sign it (`canopy index publish --from URL --to URL --version N --sign-key FILE`, URL \
+             may be the same), or name the key that signed it in [store] verify_keys",
+        );
+    }
+    if unread.iter().any(|(_, unread)| !unread.untrusted) {
+        hints.push("copy or build again what is damaged; nodes pass it over meanwhile");
+    }
+    bail!("{}; hint: {}", reasons.join("; "), hints.join("; "))
 }
 
-/// A version and its manifest, or why that can't be read.
-type Listed = (Version, std::result::Result<Manifest, String>);
+/// Why a version can't be listed.
+struct Unread {
+    /// It may be whole, and nobody who is trusted signed it.
+    untrusted: bool,
+    reason: String,
+}
+
+/// A version and its table, or why that can't be read.
+type Listed = (Version, std::result::Result<StoredTable, Unread>);
 
 fn bytes(manifest: &Manifest) -> u64 {
     manifest.files().map(|file| file.bytes).sum()
 }
 
-fn as_json((version, manifest): &Listed) -> Value {
-    match manifest {
-        Ok(m) => json!({
+fn as_json((version, table): &Listed) -> Value {
+    match table {
+        Ok(StoredTable { manifest: m, signature, .. }) => json!({
             "version": version.0.to_string(), "parent": m.parent.map(|v| v.0.to_string()), "created": m.created,
             "documents": m.documents().to_string(), "shards": m.shards.len(), "bytes": bytes(m).to_string(),
-            "schema_id": m.schema_id
+            "schema_id": m.schema_id, "signed_by": signature.as_ref().map(|signature| &signature.key)
         }),
-        Err(reason) => json!({ "version": version.0.to_string(), "damaged": reason }),
+        Err(Unread { untrusted: true, reason }) => {
+            json!({ "version": version.0.to_string(), "untrusted": reason })
+        }
+        Err(Unread { reason, .. }) => json!({ "version": version.0.to_string(), "damaged": reason }),
     }
 }
 
@@ -135,18 +162,20 @@ fn show_list(which: &Which, listed: &[Listed]) {
     }
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
-    table.set_header(["version", "created", "documents", "shards", "size", "schema"]);
-    for (version, manifest) in listed {
+    table.set_header(["version", "created", "documents", "shards", "size", "schema", "signed by"]);
+    for (version, listed) in listed {
         let version = version.to_string();
-        match manifest {
-            Ok(m) => table.add_row([
+        match listed {
+            Ok(StoredTable { manifest: m, signature, .. }) => table.add_row([
                 version,
                 m.created.clone(),
                 show::count(m.documents()),
                 m.shards.len().to_string(),
                 show::bytes(bytes(m)),
                 m.schema_id.clone(),
+                signature.as_ref().map_or_else(|| "nobody".to_owned(), |signature| signature.key.clone()),
             ]),
+            Err(Unread { untrusted: true, .. }) => table.add_row([version, "not trusted".to_owned()]),
             Err(_) => table.add_row([version, "can't be read".to_owned()]),
         };
     }
@@ -259,6 +288,7 @@ async fn diff(from: Option<u64>, which: &Which) -> Result<()> {
 mod tests {
     use canopy_format::{
         schema::Schema,
+        signature::SigningKey,
         store::{Corpus, Ordering},
     };
 
@@ -279,8 +309,19 @@ mod tests {
         }
         let which = Which { corpus: "web".into(), store: StoreArgs::at(&url), version: None, json: true };
         let error = list(&which).await.unwrap_err().to_string();
-        for part in ["v1: ", "v2: ", "is damaged", "; hint: "] {
+        for part in ["v1: ", "v2: ", "is damaged", "; hint: copy or build again"] {
             assert!(error.contains(part), "{part}: {error}");
         }
+        assert!(!error.contains("sign") && !error.contains("remove"), "{error}");
+        // Nobody is told to remove what may be whole.
+        let file = place.path().join("c.toml");
+        let key = SigningKey::from_seed(&[1; 32]).unwrap().public().to_base64();
+        std::fs::write(&file, format!("[store]\nverify_keys = [{key:?}]")).unwrap();
+        let which = Which { store: StoreArgs::at(&url).by(&file), ..which };
+        let error = list(&which).await.unwrap_err().to_string();
+        for part in ["v1: web v1 is not trusted: it is not signed", "--sign-key", "verify_keys"] {
+            assert!(error.contains(part), "{part}: {error}");
+        }
+        assert!(!error.contains("remove") && !error.contains("copy or build"), "{error}");
     }
 }

@@ -47,7 +47,8 @@ pub struct Args {
     json: bool,
 }
 
-/// Runs it. Fails when a node is not ready or lacks a shard that it should hold, so that scripts can wait for the whole tree.
+/// Runs it. Fails when a node is not ready or lacks something that it should serve, so that scripts can wait for the whole tree,
+/// and when something waits for a person: a rollout that is halted, an alarm.
 pub async fn run(args: Args) -> Result<()> {
     let mut topology = TopologyConfig::default();
     if let Some(path) = &args.config {
@@ -146,7 +147,8 @@ fn document(screen: &Screen) -> Value {
         })
         .collect();
     let (unready, lacking) = (screen.unready().count(), screen.lacking().count());
-    let mut document = json!({ "nodes": list, "unready": unready, "lacking": lacking });
+    let halted: Vec<String> = screen.halted().collect();
+    let mut document = json!({ "nodes": list, "unready": unready, "lacking": lacking, "halted": halted });
     if let Some(tree) = &screen.tree {
         document["topology"] = tree.status.clone();
         document["replicas"] = tree.replicas.clone();
@@ -160,7 +162,7 @@ fn document(screen: &Screen) -> Value {
 fn verdict(screen: &Screen) -> Result<()> {
     let unready: Vec<&str> = screen.unready().map(|report| report.id.as_str()).collect();
     let lacking: Vec<&str> = screen.lacking().map(|(report, _)| report.id.as_str()).collect();
-    let wrong: Vec<String> = [(unready, "not ready"), (lacking, "lack shards that they should hold")]
+    let wrong = [(unready, "not ready"), (lacking, "lack something that they should serve")]
         .into_iter()
         .filter(|(names, _)| !names.is_empty())
         .map(|(names, what)| {
@@ -168,6 +170,50 @@ fn verdict(screen: &Screen) -> Result<()> {
             let more = if names.len() > 10 { ", ..." } else { "" };
             format!("{} of {} nodes {what}: {some}{more}", names.len(), screen.reports.len())
         })
-        .collect();
+        .chain(screen.halted())
+        .chain(screen.alarmed());
+    let wrong: Vec<String> = wrong.collect();
     if wrong.is_empty() { Ok(()) } else { Err(anyhow!(wrong.join("; "))) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn screen(status: Value) -> Screen {
+        let tree = Tree { status, replicas: Value::Null };
+        Screen { reports: Vec::new(), tree: Some(tree), away: None }
+    }
+
+    #[test]
+    fn what_waits_for_a_person_is_no_success() {
+        let stopped = |why: &str| json!({ "corpora": { "web": { "rollout": { "from": 1, "to": 2, "stopped": why } }, "news": {} } });
+        let halted = verdict(&screen(stopped("halted: errors grew"))).unwrap_err().to_string();
+        assert!(halted.contains("the rollout of web to v2 is halted: errors grew"), "{halted}");
+        assert!(halted.contains("canopy rollout resume"), "{halted}");
+        // Somebody wanted a pause.
+        assert!(verdict(&screen(stopped("paused by ann"))).is_ok());
+        let alarm = json!({ "corpus": "web", "shard": "main/0", "node": "leaf-1" });
+        let alarmed = verdict(&screen(json!({ "alarms": [alarm, alarm] }))).unwrap_err().to_string();
+        assert!(alarmed.contains("2 alarms: web main/0 on leaf-1"), "{alarmed}");
+        assert!(verdict(&screen(json!({ "alarms": [], "corpora": {} }))).is_ok());
+    }
+
+    #[test]
+    fn a_root_that_can_not_serve_a_corpus_is_ready_and_said_to_lack_it() {
+        let mut screen = screen(json!({}));
+        screen.reports.push(Report {
+            id: "root-1".to_owned(),
+            role: "root".to_owned(),
+            admin: "h:1".to_owned(),
+            ready: Ok(()),
+            status: json!({ "corpora": {
+                "web": { "state": "serving" }, "nope": { "state": "opening", "why": "does not exist" },
+            }}),
+        });
+        let lacks = verdict(&screen).unwrap_err().to_string();
+        assert!(lacks.contains("1 of 1 nodes lack something that they should serve: root-1"), "{lacks}");
+        let shown = screen.lines(false).join("\n");
+        assert!(shown.contains("ready, lacks 1") && shown.contains("nope: does not exist"), "{shown}");
+    }
 }

@@ -15,6 +15,9 @@ const MANY: usize = 16;
 /// Replicas that lack something are listed up to this number.
 const MOST_LACKING: usize = 20;
 
+/// Alarms that are named where only their number counts.
+const MOST_NAMED: usize = 3;
+
 /// One node's answer.
 pub struct Report {
     pub id: String,
@@ -25,9 +28,16 @@ pub struct Report {
 }
 
 impl Report {
-    /// Shards that it should hold and answers of in no version.
+    /// Shards that it should hold and answers of in no version; at a root corpora that it can't serve.
     fn lacks(&self) -> usize {
-        list(&self.status["lacking"]).count()
+        list(&self.status["lacking"]).count() + self.unserved().count()
+    }
+
+    /// Corpora that a root can't serve, with the reason.
+    fn unserved(&self) -> impl Iterator<Item = String> {
+        let corpora = self.status["corpora"].as_object().into_iter().flatten();
+        let opening = corpora.filter(|(_, corpus)| corpus["state"] == "opening");
+        opening.map(|(name, corpus)| format!("{name}: {}", text(corpus, "why")))
     }
 }
 
@@ -93,6 +103,32 @@ impl Screen {
     pub fn lacking(&self) -> impl Iterator<Item = (&Report, usize)> {
         let ready = self.reports.iter().filter(|report| report.ready.is_ok());
         ready.map(|report| (report, report.lacks())).filter(|(_, lacks)| *lacks > 0)
+    }
+
+    /// Rollouts that a judgement or a failure has stopped.
+    pub fn halted(&self) -> impl Iterator<Item = String> {
+        let corpora = self.tree.iter().flat_map(|tree| tree.status["corpora"].as_object()).flatten();
+        corpora.filter_map(|(name, corpus)| {
+            let rollout = &corpus["rollout"];
+            let stopped = rollout["stopped"].as_str().filter(|why| why.starts_with("halted"))?;
+            let to = number(&rollout["to"]);
+            Some(show::plain(&format!(
+                "the rollout of {name} to v{to} is {stopped} (canopy rollout resume, resume --accept or abort)"
+            )))
+        })
+    }
+
+    /// Replicas that lack for long what they should hold.
+    pub fn alarmed(&self) -> Option<String> {
+        let all: Vec<String> = list(&self.tree.as_ref()?.status["alarms"])
+            .map(|alarm| {
+                let [corpus, shard, node] = ["corpus", "shard", "node"].map(|key| text(alarm, key));
+                show::plain(&format!("{corpus} {shard} on {node}"))
+            })
+            .collect();
+        let more = if all.len() > MOST_NAMED { ", ..." } else { "" };
+        let some = all.iter().take(MOST_NAMED).cloned().collect::<Vec<_>>().join(", ");
+        (!all.is_empty()).then(|| format!("{} alarms: {some}{more}", all.len()))
     }
 
     /// What is shown; `all`: with every replica.
@@ -170,8 +206,10 @@ impl Screen {
         let of_service = self.tree.as_ref().and_then(|tree| tree.node(&report.id));
         let judged = of_service.and_then(|node| node["reason"].as_str()).filter(|reason| !reason.is_empty());
         let unready = report.ready.as_ref().err().cloned();
-        let reasons: Vec<String> =
-            unready.into_iter().chain(judged.map(str::to_owned)).chain(errors).chain(passed_over).collect();
+        // What is not ready says so by itself.
+        let unserved = report.unserved().filter(|_| report.ready.is_ok());
+        let own = unready.into_iter().chain(judged.map(str::to_owned)).chain(unserved);
+        let reasons: Vec<String> = own.chain(errors).chain(passed_over).collect();
         let shards = match (wanted.len(), retiring) {
             (0, 0) => String::new(),
             (wanted, 0) => format!("{serving}/{wanted}"),
