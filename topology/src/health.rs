@@ -14,6 +14,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::span;
+
 /// Where a node is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -164,7 +166,7 @@ impl Health {
         let to = |condition, reason: String| Self { condition, reason, bad: 0, good: 0, falls: self.falls };
         let age = seen.lease_age_ms;
         if age > policy.gone_ms {
-            return to(Condition::Gone, format!("no renewal for {age} ms"));
+            return to(Condition::Gone, format!("not heard of for {}", span::words(age)));
         }
         if self.condition == Condition::Gone {
             // It is back: what it holds is to be seen.
@@ -174,8 +176,8 @@ impl Health {
             return to(Condition::Draining, "it leaves".to_owned());
         }
         if age > policy.lease_ms {
-            let lease = policy.lease_ms;
-            return to(Condition::Faulty, format!("no renewal for {age} ms; its lease is {lease} ms"));
+            let (age, lease) = (span::words(age), span::words(policy.lease_ms));
+            return to(Condition::Faulty, format!("not heard of for {age}; its lease is {lease}"));
         }
         match self.condition {
             Condition::Joining | Condition::Warming | Condition::Draining | Condition::Gone => {
@@ -238,7 +240,7 @@ fn window(policy: &HealthPolicy, seen: &Signals) -> (Window, String) {
     }
     if let Some(lag) = seen.lag_ms {
         let late = between(lag as f64, policy.lag_ms.map(|ms| ms as f64));
-        found.push((late, format!("{lag} ms behind")));
+        found.push((late, format!("{} behind", span::words(lag))));
     }
     found.into_iter().max_by_key(|(window, _)| *window).unwrap_or((Window::Good, String::new()))
 }

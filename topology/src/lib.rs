@@ -13,3 +13,4 @@ pub mod redirect;
 pub mod rollout;
 pub mod routing;
 pub mod service;
+pub mod span;

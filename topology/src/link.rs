@@ -6,6 +6,7 @@
 //! has; only a newer epoch is taken over, so that a late message changes nothing. Of several services the one that leads
 //! is asked: one that does not says who does, and after one that fails the next is asked.
 
+pub(crate) mod kept;
 mod last_good;
 mod report;
 mod watch;

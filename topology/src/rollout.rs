@@ -36,6 +36,7 @@ pub mod route;
 pub mod seen;
 pub mod state;
 mod step;
+mod waits;
 
 pub use event::{Effect, Event, Verdict};
 pub use policy::{Policy, Step};

@@ -14,12 +14,14 @@ pub mod control;
 pub mod desired;
 #[cfg(feature = "etcd")]
 mod election;
+mod found;
 mod guard;
 mod health;
 mod hearing;
 pub(crate) mod judging;
 pub mod lead;
 mod metrics;
+mod moving;
 mod placing;
 mod presence;
 mod replicas;
@@ -28,8 +30,8 @@ mod rpc;
 mod serve;
 mod status;
 pub mod store;
+mod unplace;
 mod updates;
 
-mod unplace;
 pub use guard::{node_token, token};
 pub use serve::{TopologyServe, serve};

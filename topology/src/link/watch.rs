@@ -1,12 +1,12 @@
 //! Follows the routing snapshots of whichever service answers.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use canopy_common::drain::Drain;
 use canopy_proto::topology::{RoutingUpdate, WatchRequest};
 use tonic::{Status, Streaming};
 
-use super::{Inner, PAUSE, pause};
+use super::{Inner, PAUSE, kept, pause};
 use crate::{
     redirect,
     routing::{RoutingSnapshot, delta::RoutingDelta},
@@ -15,6 +15,7 @@ use crate::{
 /// Never ends before the process drains.
 pub async fn watch(link: &Arc<Inner>, drain: &Drain) {
     let (mut turn, mut away) = (0, false);
+    let mut told = BTreeSet::new();
     loop {
         let Some((address, client)) = link.services.get(turn % link.services.len().max(1)) else { return };
         let request = WatchRequest {
@@ -28,7 +29,7 @@ pub async fn watch(link: &Arc<Inner>, drain: &Drain) {
             ended = async {
                 let updates = client.watch(request).await?;
                 away = false;
-                follow(link, updates).await
+                follow(link, updates, &mut told).await
             } => ended,
         };
         let status = ended.err();
@@ -48,7 +49,11 @@ pub async fn watch(link: &Arc<Inner>, drain: &Drain) {
 }
 
 /// Takes what one stream brings. Errors: the stream, or a document that can't be used: the next stream begins with everything.
-async fn follow(link: &Arc<Inner>, mut updates: Streaming<RoutingUpdate>) -> Result<(), Status> {
+async fn follow(
+    link: &Arc<Inner>,
+    mut updates: Streaming<RoutingUpdate>,
+    told: &mut BTreeSet<String>,
+) -> Result<(), Status> {
     let mut last = None;
     while let Some(update) = updates.message().await? {
         let snapshot = read(&update, last.as_deref()).map_err(|reason| {
@@ -57,7 +62,7 @@ async fn follow(link: &Arc<Inner>, mut updates: Streaming<RoutingUpdate>) -> Res
         })?;
         let snapshot = Arc::new(snapshot);
         last = Some(snapshot.clone());
-        take(link, snapshot).await;
+        take(link, snapshot, told).await;
     }
     Ok(())
 }
@@ -78,23 +83,23 @@ fn read(update: &RoutingUpdate, last: Option<&RoutingSnapshot>) -> Result<Routin
     Ok(snapshot)
 }
 
-/// A corpus that is answered now and would not be: what a service says that has lost its store. Nobody orders that.
-fn lost(now: &RoutingSnapshot, next: &RoutingSnapshot) -> Option<String> {
-    let pinned = now.corpora.iter().filter(|(_, corpus)| !corpus.pins.is_empty());
-    let unpinned = |name: &String| next.corpora.get(name).is_none_or(|corpus| corpus.pins.is_empty());
-    pinned.map(|(name, _)| name).find(|name| unpinned(name)).cloned()
-}
-
-async fn take(link: &Arc<Inner>, snapshot: Arc<RoutingSnapshot>) {
-    if let Some(corpus) = lost(&link.routing.now(), &snapshot) {
-        tracing::error!(
-            node = link.node.id,
-            corpus,
-            epoch = snapshot.epoch.0,
-            "the topology service knows no version of a corpus that is served; has it lost its store? This node goes on as it \
-             is; start a rollout of the version that serves"
-        );
-        return;
+/// Goes by a snapshot from now on. `told`: corpora of which it was said already that the service has lost them.
+async fn take(link: &Arc<Inner>, mut snapshot: Arc<RoutingSnapshot>, told: &mut BTreeSet<String>) {
+    let (mut lost, epoch) = (Vec::new(), snapshot.epoch.0);
+    if let Some((kept, corpora)) = kept::keep(&link.routing.now(), &snapshot) {
+        (snapshot, lost) = (Arc::new(kept), corpora);
+    }
+    told.retain(|corpus| lost.contains(corpus));
+    for corpus in lost {
+        if told.insert(corpus.clone()) {
+            tracing::error!(
+                node = link.node.id,
+                corpus,
+                epoch,
+                "the topology service knows no version of a corpus that is served; has it lost its store? This node answers it \
+                 as before; place the corpus (canopy topology place) and start a rollout of the version that serves"
+            );
+        }
     }
     if !link.routing.publish(snapshot) {
         return;
@@ -108,25 +113,9 @@ async fn take(link: &Arc<Inner>, snapshot: Arc<RoutingSnapshot>) {
 
 #[cfg(test)]
 mod tests {
-    use canopy_common::ids::{Epoch, Version};
+    use canopy_common::ids::Epoch;
 
     use super::*;
-    use crate::routing::{CorpusRouting, Pin};
-
-    #[test]
-    fn a_service_that_lost_its_store_takes_no_corpus_away() {
-        let corpus = |pins| CorpusRouting { pins, ..CorpusRouting::default() };
-        let with = |corpus| RoutingSnapshot {
-            corpora: [("web".to_owned(), corpus)].into(),
-            ..RoutingSnapshot::default()
-        };
-        let (served, unserved) =
-            (with(corpus(vec![Pin { version: Version(1), share: 10_000 }])), with(corpus(vec![])));
-        assert_eq!(lost(&served, &unserved).as_deref(), Some("web"));
-        assert_eq!(lost(&served, &RoutingSnapshot::default()).as_deref(), Some("web"));
-        assert!(lost(&unserved, &served).is_none() && lost(&served, &served).is_none());
-        assert!(lost(&RoutingSnapshot::default(), &unserved).is_none());
-    }
 
     #[test]
     fn changes_are_applied_to_what_came_before_and_to_nothing_else() {

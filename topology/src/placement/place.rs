@@ -7,7 +7,7 @@ use canopy_common::ids::NodeId;
 use super::{
     desired::{CorpusShard, Desired},
     level::{SLACK, level},
-    loads::Loads,
+    loads::{Item, Loads},
     ring::Ring,
     whole::whole,
 };
@@ -151,18 +151,49 @@ fn has_room(loads: &Loads<'_>, item: usize, leaf: usize) -> bool {
     load.fullness_with(bytes) <= 1.0 + SLACK || load.fullness_with(bytes / 2) <= 1.0
 }
 
+fn allowed(loads: &Loads<'_>, item: &Item<'_>) -> usize {
+    loads.leaves.iter().filter(|load| load.allowed(item.group)).count()
+}
+
+fn class(item: &Item<'_>) -> String {
+    item.group.class.as_deref().map_or(String::new(), |class| format!(" of class {class:?}"))
+}
+
+/// Groups of which a shard is to have more replicas than there are leaves, each once: a leaf holds a shard once.
+fn too_few(loads: &Loads<'_>) -> Vec<String> {
+    let mut groups: BTreeMap<(&str, &str), (&Item<'_>, usize, usize)> = BTreeMap::new();
+    for item in loads.items.iter().filter(|item| item.on.len() < item.replicas) {
+        let allowed = allowed(loads, item);
+        if allowed < item.replicas {
+            let key = (&*item.group.corpus, item.group.name.as_str());
+            groups.entry(key).or_insert((item, allowed, 0)).2 += 1;
+        }
+    }
+    let line = |(item, allowed, shards): (&Item<'_>, usize, usize)| {
+        let wanted = item.replicas;
+        format!(
+            "too few leaves: {shards} shards of {} want {wanted} replicas each, on as many leaves, and there are {allowed} leaves{} \
+             that may hold them; add {} or ask for fewer replicas",
+            item.group.name,
+            class(item),
+            wanted - allowed
+        )
+    };
+    groups.into_values().map(line).collect()
+}
+
 fn result(loads: &Loads<'_>) -> Placement {
-    let (mut placed, mut unmet) = (Placed::new(), Vec::new());
+    let (mut placed, mut unmet) = (Placed::new(), too_few(loads));
     for (number, item) in loads.items.iter().enumerate() {
         let (shard, wanted, has) = (&item.shard, item.replicas, item.on.len());
-        if has < wanted {
-            let allowed = loads.leaves.iter().filter(|load| load.allowed(item.group)).count();
-            let kind =
-                item.group.class.as_deref().map_or(String::new(), |class| format!(" of class {class:?}"));
+        let allowed = allowed(loads, item);
+        if has < wanted && allowed >= wanted {
             unmet.push(format!(
-                "{shard} has {has} of {wanted} replicas: {allowed} leaves{kind}, and no other has {} bytes of memory and \
-                 {} of disk free; add leaves or ask for fewer replicas",
-                item.needs.memory, item.needs.disk
+                "{shard} has {has} of {wanted} replicas: of {allowed} leaves{} no other has {} bytes of memory and {} of disk \
+                 free; add leaves or ask for fewer replicas",
+                class(item),
+                item.needs.memory,
+                item.needs.disk
             ));
         }
         let zones: std::collections::BTreeSet<&str> =

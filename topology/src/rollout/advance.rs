@@ -10,7 +10,7 @@ use super::{
     event::Verdict,
     load::{self, Ready},
     seen::{Hold, Report},
-    state::{Baseline, Ended, Failed, Outcome, Phase, REMEMBERED, Request, Rollout, SHORT, Stop, cut, key},
+    state::{Baseline, Ended, Failed, Outcome, Phase, REMEMBERED, Request, Rollout, Stop, key},
     step::Turn,
 };
 use crate::gates::policy::FEWEST;
@@ -114,12 +114,10 @@ impl Turn {
                 rollout.request.policy.stage_limit
             )),
             Ready::NotYet if late => {
-                let busy: Vec<String> =
-                    load::busy(seen, rollout).iter().take(5).map(ToString::to_string).collect();
                 let limit = rollout.request.policy.stage_limit;
+                let waits = self.state.waits().unwrap_or_else(|| "nobody".to_owned());
                 Next::Halt(format!(
-                    "no replica got ready for {limit}, and too few replicas hold it; loading: [{}]",
-                    busy.join(", ")
+                    "no replica got ready for {limit}, and too few replicas hold it; it waits for {waits}"
                 ))
             }
             Ready::Yes | Ready::NotYet => Next::Nothing,
@@ -162,9 +160,11 @@ impl Turn {
     pub(super) fn halt(&mut self, reason: String) {
         let Some(rollout) = &mut self.state.active else { return };
         rollout.halted_ms = 0;
+        rollout.stop = None;
+        // A label is cut; the audit log has every number.
+        let (id, said) = (rollout.request.id, format!("halted in {}: {reason}", rollout.label()));
         rollout.stop = Some(Stop::Halted { reason });
-        let (id, label) = (rollout.request.id, rollout.label());
-        self.audit(id, label);
+        self.audit(id, said);
     }
 
     pub(super) fn judged(
@@ -247,8 +247,8 @@ impl Turn {
         reason: String,
     ) {
         let Request { id, to, back, .. } = *request;
-        // The whole reason stands where it turned back.
-        self.audit(id, format!("{to}: {}: {}", outcome.as_str(), cut(&reason, SHORT)));
+        // Whole: a version that answered nobody yet ends here, and its judgement stands nowhere else.
+        self.audit(id, format!("{to}: {}: {reason}", outcome.as_str()));
         self.state.ended.push(Ended { id, from, to, outcome, reason, back });
         let surplus = self.state.ended.len().saturating_sub(REMEMBERED);
         self.state.ended.drain(..surplus);

@@ -10,6 +10,7 @@ use super::{
     state::{Outcome, Phase, Request, Rollout, State},
     step::Turn,
 };
+use crate::span;
 
 /// Versions that are being removed at a time at most.
 const MOST_REMOVING: usize = 1_000;
@@ -85,6 +86,17 @@ impl Turn {
             _ if supersede => {
                 self.audit(id, format!("{to} supersedes {before} ({label})"));
                 self.turn_back(Outcome::Superseded, &reason);
+            }
+            Phase::Retain => {
+                let from = active.from.map_or_else(|| "no version".to_owned(), |from| from.to_string());
+                let left = active.left_ms().map_or_else(|| "0 s".to_owned(), span::words);
+                self.audit(
+                    id,
+                    format!(
+                        "{to} begins when the retention is over, in {left}: {before} serves, and {from} is held for a rollback; \
+                         start it with --supersede to end that now, {before} serves on meanwhile"
+                    ),
+                );
             }
             _ => self.audit(
                 id,

@@ -14,7 +14,10 @@ use super::{
     state::{Phase, State},
     step::step,
 };
-use crate::gates::{judged::Judged, policy::FEWEST};
+use crate::{
+    gates::{judged::Judged, policy::FEWEST},
+    span,
+};
 
 /// What is known of the load.
 #[derive(Debug, Clone, Default)]
@@ -96,13 +99,18 @@ pub fn dry_run(state: &State, to: Version, policy: &Policy, supersede: bool, loa
         let least = state.seen.placed.values().map(rows).min().unwrap_or(0);
         let fewest = state.seen.placed.values().map(Vec::len).min().unwrap_or(0);
         let share = load.queries_per_second * f64::from(step.percent) / 100.0;
+        // In shadow its sample are the queries that are copied.
+        let compared = match step.percent {
+            0 => load.queries_per_second * f64::from(policy.shadow_percent) / 100.0,
+            _ => share,
+        };
         let plan = StepPlan {
             step: step.clone(),
             waves: waves.remove(&at).unwrap_or_default(),
             rows: least,
             new_replica_qps: share / least.max(1) as f64,
             old_replica_qps: (load.queries_per_second - share) / fewest.max(1) as f64,
-            sample_seconds: (share > 0.0).then(|| step.sample as f64 / share),
+            sample_seconds: (compared > 0.0).then(|| step.sample as f64 / compared),
         };
         run.warnings.extend(warnings(&plan, before, &policy, load));
         before = step.percent;
@@ -231,14 +239,22 @@ fn waves(state: &State, to: Version, policy: &Policy, load: &Load) -> BTreeMap<u
 fn warnings(plan: &StepPlan, before: u8, policy: &Policy, load: &Load) -> Vec<String> {
     let mut found = Vec::new();
     let percent = plan.step.percent;
-    let minutes = (plan.step.bake.0 + policy.gate_limit.0).as_secs_f64();
-    if percent > 0 && plan.step.sample > 0 && load.queries_per_second > 0.0 {
+    let limit = (plan.step.bake.0 + policy.gate_limit.0).as_secs_f64();
+    if plan.step.sample > 0 && load.queries_per_second > 0.0 {
         let needed = plan.sample_seconds.unwrap_or(f64::INFINITY);
-        if needed > minutes {
+        let words = |seconds: f64| span::words((seconds * 1000.0) as u64);
+        let rate = load.queries_per_second;
+        let (takes, halts) = (words(needed), words(limit));
+        if needed > limit && percent > 0 {
             found.push(format!(
-                "at {:.1} queries/s the sample of the {percent} % step takes {needed:.0} s and it halts after {minutes:.0} \
-                 s; lower its sample or raise gate_limit",
-                load.queries_per_second
+                "at {rate:.1} queries/s the sample of the {percent} % step takes {takes} and it halts after {halts}; lower its \
+                 sample or raise gate_limit"
+            ));
+        } else if needed > limit {
+            let copied = policy.shadow_percent;
+            found.push(format!(
+                "at {rate:.1} queries/s, of which {copied} % are copied, the sample of the shadow step takes {takes} and it halts \
+                 after {halts}; raise shadow_percent, lower its sample or raise gate_limit"
             ));
         }
     }

@@ -33,8 +33,7 @@ pub enum Ready {
 pub fn ready(seen: &Seen, rollout: &Rollout, percent: u8) -> Ready {
     let mut ready = if seen.placed.is_empty() { Ready::NotYet } else { Ready::Yes };
     for (shard, nodes) in &seen.placed {
-        let (rows, least) =
-            (Policy::rows(percent, nodes.len()), Policy::rows_at_least(percent, nodes.len()).max(1));
+        let least = Policy::rows_at_least(percent, nodes.len()).max(1);
         let failed = failed(rollout, shard, nodes);
         let away = nodes.iter().filter(|node| seen.away.contains(node)).count();
         let resident = seen.resident(rollout.request.to, shard);
@@ -45,14 +44,20 @@ pub fn ready(seen: &Seen, rollout: &Rollout, percent: u8) -> Ready {
             return Ready::Never { reason: format!("{held}: {reasons}; mend them and resume, or abort") };
         }
         let can = nodes.len().saturating_sub(failed + away);
-        if resident < rows.min(can).max(least) {
+        if resident < needed(percent, nodes.len(), can) {
             ready = Ready::NotYet;
         }
     }
     ready
 }
 
-fn failed(rollout: &Rollout, shard: &ShardId, nodes: &[NodeId]) -> usize {
+/// Replicas of a shard of so many that have to hold the version, when so many can.
+pub fn needed(percent: u8, nodes: usize, can: usize) -> usize {
+    Policy::rows(percent, nodes).min(can).max(Policy::rows_at_least(percent, nodes).max(1))
+}
+
+/// Replicas of a shard that could not load it.
+pub fn failed(rollout: &Rollout, shard: &ShardId, nodes: &[NodeId]) -> usize {
     nodes
         .iter()
         .filter(|node| rollout.has_failed(&Replica { shard: shard.clone(), node: (*node).clone() }))

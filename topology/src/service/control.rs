@@ -168,6 +168,15 @@ impl Control {
     pub fn known(&self, corpus: &str) -> Result<&crate::rollout::State> {
         self.desired.corpora.get(corpus).ok_or_else(|| {
             let names: Vec<_> = self.desired.corpora.keys().cloned().collect();
+            let found = self.said_of(corpus);
+            if found.is_any() {
+                let message = format!(
+                    "{corpus} is not placed here, and leaves hold {} shards of it (has the service lost its store?); place it first, \
+                     which takes them over where they are: canopy topology place --corpus {corpus}",
+                    found.placed.len()
+                );
+                return Error::invalid("corpus", message);
+            }
             let corpus: String = corpus.chars().take(80).collect();
             let message = format!("there is no corpus {corpus:?}; placed are: {}", names.join(", "));
             Error::invalid("corpus", message)
@@ -185,6 +194,10 @@ impl Control {
             let message =
                 format!("{node} is a {role}; only leaves are drained here: stop it, it leaves by itself");
             return Err(Error::invalid("node", message));
+        }
+        if record.drained != undo && !(undo && record.emptied) {
+            let state = if undo { "not drained" } else { "drained already" };
+            return Ok(vec![format!("{node} is {state}; nothing was changed")]);
         }
         record.drained = !undo;
         // Taken back, it may hold shards again.

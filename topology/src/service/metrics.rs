@@ -42,7 +42,7 @@ impl Metrics {
             leaves: by("leaves", "leaves by health", "health"),
             behind: gauge(
                 "replicas_behind",
-                "replicas that lack a version they should hold for two minutes; above 0 wants a look",
+                "replicas that lack a version they should hold for two minutes, or whose leaf is away for 30 s; above 0 wants a look",
             ),
             rollouts: gauge("rollouts", "rollouts under way"),
             stopped: gauge(

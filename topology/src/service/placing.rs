@@ -20,7 +20,10 @@ use canopy_common::ids::{NodeId, ShardId, Version, valid_name};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::control::Control;
+use super::{
+    control::Control,
+    found::{Found, as_it_is},
+};
 use crate::{
     config::Role,
     error::{Error, Result},
@@ -65,6 +68,8 @@ struct Proposal {
     target: BTreeMap<ShardId, Vec<NodeId>>,
     plan: Plan,
     unmet: Vec<String>,
+    /// What it goes on from where no version is live.
+    found: Found,
     /// Why it can't be done.
     refused: Option<String>,
 }
@@ -93,7 +98,7 @@ impl Control {
         if let Some(reason) = proposal.refused {
             return Err(Error::Refused(reason));
         }
-        let Proposal { replicas, target, plan, .. } = proposal;
+        let Proposal { replicas, target, plan, found, .. } = proposal;
         let mut done = vec![format!(
             "{} places {}: {} moves, {} bytes are fetched",
             asked.by,
@@ -108,9 +113,22 @@ impl Control {
                 done.push(format!("{} empties {node}", asked.by));
             }
         }
+        let at_first: BTreeMap<_, _> = target
+            .keys()
+            .filter_map(|shard| Some((shard.clone(), found.placed.get(shard)?.clone())))
+            .collect();
         let placing = Placing { replicas, target, by: asked.by.clone() };
         self.desired.placings.insert(asked.corpus.clone(), placing);
         self.desired.corpora.entry(asked.corpus.clone()).or_default();
+        if !at_first.is_empty() {
+            self.apply(&asked.corpus, Event::Placed(at_first));
+        }
+        done.extend(found.warnings(&asked.corpus));
+        if let (false, Some(what)) = (plan.moves.is_empty(), self.holds_up(&asked.corpus)) {
+            done.push(format!(
+                "nothing is dropped before {what}; canopy rollout status shows how far that is"
+            ));
+        }
         for line in &done {
             self.note_audit(line.clone());
         }
@@ -156,7 +174,8 @@ impl Control {
             else {
                 continue;
             };
-            let next = between(state, &placing.target);
+            let said = if state.live.is_none() { self.said_of(&corpus).placed } else { BTreeMap::new() };
+            let next = between(state, &placing.target, &said);
             let there =
                 next == placing.target && next.iter().all(|(shard, nodes)| all_answer(state, shard, nodes));
             if next != state.seen.placed {
@@ -174,31 +193,35 @@ impl Control {
     fn propose(&self, asked: &PlaceAsked) -> Result<Proposal> {
         let groups = self.groups(asked)?;
         let desired = Desired { leaves: self.pool(asked)?, groups };
-        let placed = self.desired.corpora.get(&asked.corpus).map(|state| &state.seen.placed);
-        let named = |(shard, nodes): (&ShardId, &Vec<NodeId>)| {
+        let named = |(shard, nodes)| {
             let corpus = asked.corpus.as_str().into();
-            (CorpusShard { corpus, shard: shard.clone() }, nodes.clone())
+            (CorpusShard { corpus, shard }, nodes)
         };
-        let last: Placed = placed.into_iter().flatten().map(named).collect();
-        let found = place(&desired, &last).map_err(|problems| {
+        let found = self.found(&asked.corpus);
+        let last: Placed = self.stands(&asked.corpus, &found).into_iter().map(named).collect();
+        let mut made = place(&desired, &last).map_err(|problems| {
             let (key, reason) = problems.into_iter().next().unwrap_or_default();
             Error::invalid(key, reason)
         })?;
-        let mut plan = plan(&desired, &last, &found.placed);
+        if found.is_any() {
+            made = as_it_is(&desired, &last, made);
+        }
+        let mut plan = plan(&desired, &last, &made.placed);
         plan.warnings.extend(self.absent(&plan));
+        plan.warnings.extend(found.warnings(&asked.corpus));
         let wanted = |shard: &CorpusShard| {
             let group = desired.groups.iter().find(|group| *group.name == *shard.shard.group);
             group.map_or(0, |group| group.replicas as usize)
         };
-        let short = found.placed.iter().any(|(shard, nodes)| nodes.len() < wanted(shard));
+        let short = made.placed.iter().any(|(shard, nodes)| nodes.len() < wanted(shard));
         let refused = if self.configured.contains(&asked.corpus) {
             Some(format!("{}: {NO_MORE}", asked.corpus))
         } else {
-            short.then(|| found.unmet.join("; "))
+            short.then(|| made.unmet.join("; "))
         };
-        let target = found.placed.into_iter().map(|(shard, nodes)| (shard.shard, nodes)).collect();
+        let target = made.placed.into_iter().map(|(shard, nodes)| (shard.shard, nodes)).collect();
         let replicas = desired.groups.iter().map(|group| (group.name.clone(), group.replicas)).collect();
-        Ok(Proposal { replicas, target, plan, unmet: found.unmet, refused })
+        Ok(Proposal { replicas, target, plan, unmet: made.unmet, found, refused })
     }
 
     /// The groups of the corpus, as they are wanted.
@@ -247,9 +270,9 @@ impl Control {
     fn placed_groups(&self, corpus: &str) -> BTreeMap<String, (BTreeSet<u32>, u32)> {
         let placing = self.desired.placings.get(corpus);
         let target = placing.map(|placing| &placing.target).filter(|target| !target.is_empty());
-        let placed = self.desired.corpora.get(corpus).map(|state| &state.seen.placed);
+        let stands = self.stands(corpus, &self.found(corpus));
         let mut known: BTreeMap<String, (BTreeSet<u32>, u32)> = BTreeMap::new();
-        for (shard, nodes) in target.or(placed).into_iter().flatten() {
+        for (shard, nodes) in target.unwrap_or(&stands) {
             let (numbers, most) = known.entry(shard.group.to_string()).or_default();
             numbers.insert(shard.number);
             *most = (*most).max(u32::try_from(nodes.len()).unwrap_or(u32::MAX));
@@ -337,53 +360,6 @@ impl Control {
         let away = loads.into_iter().filter(|node| !self.is_here(node));
         away.map(|node| format!("{node} is away: what it shall load waits for it")).collect()
     }
-
-    /// Forgets a node that is away for good.
-    pub fn forget(&mut self, node: &NodeId, by: &str) -> Result<Vec<String>> {
-        let shown: String = node.0.chars().take(80).collect();
-        if self.desired.nodes.get(node).is_none_or(|record| record.role == Role::Topology) {
-            return Err(Error::invalid("node", format!("there is no node {shown:?}")));
-        }
-        if self.is_here(node) {
-            return Err(Error::Refused(format!(
-                "{node} is here; stop it, it is forgotten when its lease is out"
-            )));
-        }
-        for (corpus, state) in &self.desired.corpora {
-            let target = self.desired.placings.get(corpus).into_iter().flat_map(|placing| &placing.target);
-            let holds =
-                |(shard, nodes): (&ShardId, &Vec<NodeId>)| nodes.contains(node).then(|| shard.to_string());
-            if let Some(shard) = state.seen.placed.iter().chain(target).find_map(holds) {
-                return Err(Error::Refused(format!(
-                    "{shard} of {corpus} is placed on {node}; move it first: canopy topology place --corpus {corpus} --remove {node}"
-                )));
-            }
-        }
-        self.desired.nodes.remove(node);
-        self.presence.remove(node);
-        self.roots.remove(node);
-        self.batches.remove(node);
-        let done = format!("{by} forgets {node}");
-        self.note_audit(done.clone());
-        self.tell_roots();
-        self.refresh();
-        Ok(vec![done])
-    }
-
-    /// What is placed and what is moved, of a corpus.
-    pub(super) fn placing_status(&self, corpus: &str, state: &State) -> Value {
-        let nothing = Placing::default();
-        let placing = self.desired.placings.get(corpus).unwrap_or(&nothing);
-        let on_its_way = |(shard, nodes): &(&ShardId, &Vec<NodeId>)| {
-            state.seen.placed.get(*shard) != Some(*nodes) || !all_answer(state, shard, nodes)
-        };
-        let moving = placing.target.iter().filter(on_its_way);
-        json!({
-            "by": if self.configured.contains(corpus) { "the configuration" } else { placing.by.as_str() },
-            "replicas": placing.replicas,
-            "moving": moving.map(|(shard, _)| shard.to_string()).collect::<Vec<_>>(),
-        })
-    }
 }
 
 /// What a leaf that does not say counts as: so much that nothing ever takes it up, and sums of it stay exact enough.
@@ -392,7 +368,7 @@ const UNKNOWN: u64 = 1 << 50;
 const MOST_SHARDS: u32 = 1024;
 
 /// Whether all of these answer from the version that serves.
-fn all_answer(state: &State, shard: &ShardId, nodes: &[NodeId]) -> bool {
+pub(super) fn all_answer(state: &State, shard: &ShardId, nodes: &[NodeId]) -> bool {
     let Some(live) = state.live else { return true };
     nodes.iter().all(|node| {
         let replica = Replica { shard: shard.clone(), node: node.clone() };
@@ -400,8 +376,13 @@ fn all_answer(state: &State, shard: &ShardId, nodes: &[NodeId]) -> bool {
     })
 }
 
-/// The placement that can be had now on the way to another: of each shard the next when that answers, else both.
-fn between(state: &State, target: &BTreeMap<ShardId, Vec<NodeId>>) -> BTreeMap<ShardId, Vec<NodeId>> {
+/// The placement that can be had now on the way to another: of each shard the next when that answers, else both; and before a
+/// version is live the old one, where leaves say that they hold it.
+fn between(
+    state: &State,
+    target: &BTreeMap<ShardId, Vec<NodeId>>,
+    said: &BTreeMap<ShardId, Vec<NodeId>>,
+) -> BTreeMap<ShardId, Vec<NodeId>> {
     let (placed, none) = (&state.seen.placed, Vec::new());
     let mut next = BTreeMap::new();
     for (shard, new) in target {
@@ -409,7 +390,10 @@ fn between(state: &State, target: &BTreeMap<ShardId, Vec<NodeId>>) -> BTreeMap<S
         let mut both: Vec<NodeId> =
             old.iter().chain(new.iter().filter(|node| !old.contains(node))).cloned().collect();
         // A rollout counts its replicas: none goes under it.
-        if state.active.is_none() && all_answer(state, shard, new) {
+        let found = said.get(shard).is_some_and(|nodes| old.iter().any(|node| nodes.contains(node)));
+        if found {
+            both.clone_from(old);
+        } else if state.active.is_none() && all_answer(state, shard, new) {
             both.clone_from(new);
         }
         next.insert(shard.clone(), both);

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use canopy_common::ids::{ShardId, Version};
+use canopy_common::ids::{NodeId, ShardId, Version};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -18,6 +18,8 @@ use crate::rollout::{Hold, Replica, State};
 
 /// How long a replica may lack what it should hold before it is an alarm.
 pub const BEHIND: Duration = Duration::from_mins(2);
+/// How long a leaf that should hold shards may be away before it is one: a leaf that was only started again is back by then.
+pub const AWAY: Duration = Duration::from_secs(30);
 /// Alarms that are listed at most.
 const MOST_ALARMS: usize = 100;
 
@@ -41,7 +43,10 @@ impl Control {
         for (corpus, state) in &self.desired.corpora {
             let before = self.lacking.get(corpus);
             let lacks = |replica: &Replica| {
-                state.wanted(replica).into_iter().flatten().any(|version| !state.seen.holds(version, replica))
+                // What is on a leaf that is away is not there.
+                let away = state.seen.away.contains(&replica.node);
+                let mut wanted = state.wanted(replica).into_iter().flatten();
+                wanted.any(|version| away || !state.seen.holds(version, replica))
             };
             let since = |replica: Replica| {
                 let since = before.and_then(|before| before.get(&replica)).copied().unwrap_or(now);
@@ -65,17 +70,46 @@ impl Control {
         let each = self.lacking.iter().flat_map(move |(corpus, replicas)| {
             replicas.iter().map(move |(replica, since)| (corpus.as_str(), replica, late(*since)))
         });
-        each.filter(|(_, _, late)| *late > BEHIND)
+        each.filter(|(_, replica, late)| *late > if self.is_here(&replica.node) { BEHIND } else { AWAY })
     }
 
     /// Those, for people.
     pub fn alarms_status(&self, now: Instant) -> Value {
-        let each = self.late_replicas(now).take(MOST_ALARMS).filter_map(|(corpus, replica, late)| {
+        let (here, away): (Vec<_>, Vec<_>) =
+            self.late_replicas(now).partition(|(_, replica, _)| self.is_here(&replica.node));
+        let each = here.into_iter().take(MOST_ALARMS).filter_map(|(corpus, replica, late)| {
             let line = self.line(corpus, self.desired.corpora.get(corpus)?, replica);
             Some(json!({
                 "corpus": corpus, "shard": replica.shard.to_string(), "node": replica.node.to_string(),
                 "wanted": line.wanted, "serving": line.serving, "state": line.state,
                 "for_ms": u64::try_from(late.as_millis()).unwrap_or(u64::MAX), "last_error": line.last_error,
+            }))
+        });
+        let away = self.away_alarms(away);
+        away.into_iter().chain(each).collect()
+    }
+
+    /// Of leaves that are away, one alarm each and corpus.
+    fn away_alarms(&self, late: Vec<(&str, &Replica, Duration)>) -> Vec<Value> {
+        let mut leaves: BTreeMap<(&str, &NodeId), (&Replica, usize, Duration)> = BTreeMap::new();
+        for (corpus, replica, late) in late {
+            let of_leaf = leaves.entry((corpus, &replica.node)).or_insert((replica, 0, late));
+            (of_leaf.1, of_leaf.2) = (of_leaf.1 + 1, of_leaf.2.max(late));
+        }
+        let each = leaves.into_iter().take(MOST_ALARMS).filter_map(|((corpus, node), (first, shards, late))| {
+            let line = self.line(corpus, self.desired.corpora.get(corpus)?, first);
+            let named = match shards {
+                1 => first.shard.to_string(),
+                _ => format!("{} and {} more", first.shard, shards - 1),
+            };
+            Some(json!({
+                "corpus": corpus, "shard": named, "shards": shards, "node": node.to_string(),
+                "wanted": line.wanted, "serving": line.serving, "state": line.state,
+                "for_ms": u64::try_from(late.as_millis()).unwrap_or(u64::MAX),
+                "last_error": format!(
+                    "{node} is away: start it again, or place its shards on others (canopy topology place --corpus {corpus} \
+                     --remove {node})"
+                ),
             }))
         });
         each.collect()
@@ -104,7 +138,9 @@ impl Control {
     fn line(&self, corpus: &str, state: &State, replica: &Replica) -> Line {
         let wanted: Vec<Version> = state.wanted(replica).into_iter().flatten().collect();
         let presence = self.presence.get(&replica.node);
-        let said = presence.map_or_else(BTreeMap::new, |presence| said(presence, corpus, &replica.shard));
+        let said = presence
+            .filter(|presence| presence.here)
+            .map_or_else(BTreeMap::new, |presence| said(presence, corpus, &replica.shard));
         let resident = said.iter().filter(|(_, hold)| ***hold == Hold::Resident).map(|(version, _)| *version);
         let (serving, retiring): (BTreeSet<Version>, BTreeSet<Version>) =
             resident.partition(|version| wanted.contains(version));

@@ -97,7 +97,10 @@ fn corpus(state: &State) -> Value {
                 Stop::Halted { reason } => format!("halted: {reason}"),
             }),
             "spent_ms": rollout.spent_ms,
-            "resident": state.seen.replicas().filter(|replica| state.seen.holds(to, replica)).count(),
+            "waits": state.waits(),
+            "left_ms": rollout.left_ms().filter(|_| rollout.stop.is_none()),
+            // What is on a leaf that is away answers nobody.
+            "resident": state.seen.placed.keys().map(|shard| state.seen.resident(to, shard)).sum::<usize>(),
             "replicas": state.seen.replicas().count(),
             "statistics_at_all_roots": state.seen.roots.contains(&to),
             "failed": failed,

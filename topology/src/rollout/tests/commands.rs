@@ -257,3 +257,53 @@ fn what_is_removed_is_needed_by_nobody_whoever_comes_first() {
     world.tell(Event::Released { version: Version(9) }).tell(start(9));
     assert!(!refused(&world) && world.state.active.is_some());
 }
+
+#[test]
+fn the_audit_log_has_every_number_of_a_judgement() {
+    let numbers = "overlap 0.1234 -> 0.5678 (limit 0.5, p 1.00e-9 of 2.00e-4); ".repeat(20);
+    let told = |percent, verdict| {
+        let mut world = World::new(1, 2);
+        world.until(2, percent);
+        let gate = world.state.active.as_ref().unwrap().gate;
+        let (sample, reason) = (100, numbers.clone());
+        world.tell(Event::Judged { gate, verdict, sample, reason, baseline: None });
+        let whole = |it: &Effect| matches!(it, Effect::Audit { what, .. } if what.contains(&numbers));
+        world.effects.iter().any(whole)
+    };
+    for percent in [0, 1] {
+        for verdict in [Verdict::Pass, Verdict::SoftBreach, Verdict::HardBreach] {
+            assert!(told(percent, verdict), "{percent} %, {verdict:?}");
+        }
+    }
+}
+
+#[test]
+fn a_version_that_comes_in_the_retention_is_told_that_nothing_is_turned_back() {
+    let mut world = World::new(1, 2);
+    world.until(2, 100).tell(tick());
+    assert_eq!(world.label(), "retain");
+    world.tell(start(3));
+    let said = |it: &Effect| match it {
+        Effect::Audit { what, .. } => Some(what.clone()),
+        _ => None,
+    };
+    let said: String = world.effects.iter().filter_map(said).collect();
+    assert!(said.contains("v3 begins when the retention is over, in 10 s"), "{said}");
+    assert!(said.contains("v2 serves on") && !said.contains("turn back"), "{said}");
+}
+
+#[test]
+fn a_dry_run_warns_of_a_shadow_step_that_is_too_short_for_its_sample() {
+    let world = World::new(1, 2);
+    let warnings = |rate, policy: &Policy| {
+        let load = Load { queries_per_second: rate, ..Load::default() };
+        dry_run(&world.state, Version(2), policy, false, &load).warnings.join("; ")
+    };
+    let slow = warnings(5.0, &Policy::default());
+    assert!(slow.contains("at 5.0 queries/s, of which 1 % are copied"), "{slow}");
+    assert!(slow.contains("shadow step takes 1 h 6 min and it halts after 32 min"), "{slow}");
+    assert!(slow.contains("raise shadow_percent"), "{slow}");
+    let more = warnings(5.0, &Policy { shadow_percent: 50, ..Policy::default() });
+    assert!(!more.contains("shadow"), "{more}");
+    assert!(!warnings(0.0, &Policy::default()).contains("shadow"), "nothing is known of the rate");
+}

@@ -1,5 +1,7 @@
 //! Placements that are computed, reached step by step, under the eyes of whoever asks a shard at any time.
 
+mod lost;
+
 use std::time::Duration;
 
 use canopy_common::{
@@ -264,9 +266,12 @@ fn what_cannot_be_done_is_refused_with_the_reason() {
     let message = |result: Result<(Vec<String>, Value)>| result.unwrap_err().to_string();
     let before = tree.placed();
     let many = message(tree.place(&PlaceAsked { replicas: 4, ..asked() }));
-    assert!(many.contains("has 3 of 4 replicas"), "{many}");
+    assert!(
+        many.contains("too few leaves: 4 shards of main want 4 replicas") && many.contains("are 3 leaves"),
+        "{many}"
+    );
     let all = ["leaf-0", "leaf-1"].map(NodeId::from).to_vec();
-    assert!(message(tree.place(&PlaceAsked { remove: all, ..asked() })).contains("1 of 2 replicas"));
+    assert!(message(tree.place(&PlaceAsked { remove: all, ..asked() })).contains("there are 1 leaves"));
     let nobody = PlaceAsked { remove: vec!["nobody".into()], ..asked() };
     assert!(message(tree.place(&nobody)).contains("there is no leaf"));
     assert!(

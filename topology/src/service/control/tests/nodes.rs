@@ -3,7 +3,10 @@
 use canopy_proto::topology::{Load, ShardLoad};
 
 use super::*;
-use crate::service::{desired::Standing, replicas::BEHIND};
+use crate::service::{
+    desired::Standing,
+    replicas::{AWAY, BEHIND},
+};
 
 /// A world in which a version serves.
 fn serving() -> World {
@@ -371,4 +374,50 @@ fn a_leaf_that_was_down_has_its_whole_way_up_after_a_restart_of_the_service() {
     }
     second(&mut world, &mut totals, &fine);
     assert_eq!((standing(&world), world.held(1, 0).len()), (Standing::Good, 2));
+}
+
+#[test]
+fn a_leaf_that_is_away_is_an_alarm_and_holds_nothing_and_a_rollout_says_that_it_waits_for_it() {
+    let mut world = serving();
+    let first: Vec<Held> = [1, 2].iter().flat_map(|v| [holds(*v, "main/0"), holds(*v, "main/1")]).collect();
+    let second = |world: &mut World| {
+        world.hear(&said("leaf-1", Role::Leaf, first.clone()));
+        world.hear(&said("root-1", Role::Root, vec![holds(1, ""), holds(2, "")]));
+        world.now += Duration::from_secs(1);
+        world.control.tick(Duration::from_secs(1), world.now);
+    };
+    (0..AWAY.as_secs() / 2).for_each(|_| second(&mut world));
+    assert_eq!(world.control.alarms(world.now), 0, "it may only have been started again");
+    (0..AWAY.as_secs()).for_each(|_| second(&mut world));
+    assert_eq!(world.control.alarms(world.now), 2, "of replicas");
+    let alarms = world.control.alarms_status(world.now);
+    assert_eq!(alarms.as_array().unwrap().len(), 1, "one of the leaf: {alarms}");
+    let alarm = &alarms[0];
+    assert_eq!(
+        (&alarm["node"], &alarm["shards"], &alarm["state"]),
+        (&"leaf-2".into(), &2.into(), &"away".into())
+    );
+    assert!(alarm["last_error"].as_str().unwrap().contains("leaf-2 is away"), "{alarm}");
+    world.start(2, &[(100, 0)]).unwrap();
+    (0..10).for_each(|_| second(&mut world));
+    let status = world.control.corpora_status();
+    let rollout = &status["web"]["rollout"];
+    assert_eq!((&rollout["resident"], &rollout["replicas"]), (&2.into(), &4.into()), "{rollout:#}");
+    assert_eq!(rollout["waits"], "leaf-2 (away, 2 shards)", "{rollout:#}");
+    // Back, it is no alarm.
+    let word = word(&world, "leaf-2");
+    world.hear(&word);
+    second(&mut world);
+    assert_eq!(world.control.alarms(world.now), 0);
+}
+
+#[test]
+fn what_is_drained_already_is_said_to_be() {
+    let mut world = serving();
+    let leaf = NodeId::from("leaf-1");
+    let mut said = |undo| world.control.drain(&leaf, undo, "ann").unwrap().join("; ");
+    assert_eq!(said(true), "leaf-1 is not drained; nothing was changed");
+    assert_eq!(said(false), "ann drains leaf-1");
+    assert_eq!(said(false), "leaf-1 is drained already; nothing was changed");
+    assert_eq!(said(true), "ann takes back leaf-1");
 }
