@@ -52,7 +52,8 @@ impl SigningKey {
 
     /// Of a PEM file.
     pub fn read(path: &Path) -> Result<Self> {
-        Self::from_pem(&text(path)?).map_err(|error| match error {
+        let unread = |error| invalid("sign-key", format!("it can't be read: {error}"));
+        Self::from_pem(&text(path).map_err(unread)?).map_err(|error| match error {
             Error::Invalid { field, reason } => {
                 Error::Invalid { field, reason: format!("{}: {reason}", path.display()) }
             }
@@ -275,6 +276,8 @@ mod tests {
         let nowhere = Trusted::read(&["/nowhere".to_owned()]).unwrap_err().to_string();
         assert!(nowhere.starts_with("store.verify_keys: \"/nowhere\" is no key in base64"), "{nowhere}");
         assert!(Trusted::read(&vec![lines[1].clone(); 65]).is_err());
+        let missing = SigningKey::read(Path::new("/nowhere")).unwrap_err().to_string();
+        assert!(missing.starts_with("sign-key: it can't be read: /nowhere: "), "{missing}");
         let private = SigningKey::read(&file).unwrap_err().to_string();
         assert!(private.contains("no private key") && private.contains("key.pem"), "{private}");
     }
