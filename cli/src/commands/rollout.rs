@@ -302,3 +302,41 @@ async fn watch(args: &CorpusArgs) -> Result<()> {
         tokio::time::sleep(LOOK).await;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use canopy_format::{
+        schema::Schema,
+        store::{Corpus, Ordering},
+    };
+
+    use super::*;
+
+    #[tokio::test]
+    async fn without_a_version_the_newest_of_the_store_of_the_file_is_taken() {
+        let directory = tempfile::tempdir().unwrap();
+        let (file, url) =
+            (directory.path().join("c.toml"), directory.path().join("versions").display().to_string());
+        std::fs::write(&file, format!("[store]\nurl = {url:?}")).unwrap();
+        let store = VersionStore::open(&url, true).unwrap();
+        let (name, schema) = ("web".to_owned(), Schema::web());
+        store.create_corpus(&Corpus { name, schema, partitions: 4, ordering: Ordering::Log }).await.unwrap();
+        let asked = async |service| {
+            let args = StartArgs {
+                service,
+                corpus: "web".to_owned(),
+                version: None,
+                store: None,
+                plan: None,
+                at_once: false,
+                supersede: false,
+                dry_run: true,
+                json: false,
+            };
+            crate::failure::line(&start(args).await.unwrap_err())
+        };
+        let looked = asked(Service::of(Some(&file))).await;
+        assert!(looked.contains("web has no complete version yet"), "{looked}");
+        assert!(asked(Service::of(None)).await.contains("which version? hint: --version N"));
+    }
+}
