@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use canopy_topology::span;
 use serde_json::Value;
 
 /// Longest reason on a screen, characters.
@@ -20,17 +21,24 @@ pub fn lines(name: &str, corpus: &Value) -> Vec<String> {
     let rollout = &corpus["rollout"];
     if !rollout.is_null() {
         lines.push(format!(
-            "  {} -> {}: {}; {} of {} replicas hold it",
+            "  {} -> {}: {}; {} of {} replicas hold it{}",
             version(&rollout["from"]),
             version(&rollout["to"]),
             rollout["state"].as_str().unwrap_or("?"),
             rollout["resident"],
             rollout["replicas"],
+            rollout["left_ms"].as_u64().map_or(String::new(), |left| format!("; {} left", span::words(left))),
         ));
+        if let Some(waits) = rollout["waits"].as_str() {
+            lines.push(format!("  waits for {waits}"));
+        }
         if let Some(sample) = corpus["judgement"]["sample"].as_u64() {
             lines.push(format!("  judged over {sample} queries of each arm so far"));
         }
         lines.extend(failures(rollout["failed"].as_array().map_or(&[], Vec::as_slice)));
+    }
+    if let Some(waits) = corpus["placement"]["waits"].as_str() {
+        lines.push(format!("  shards that were moved are dropped where they were once {waits}"));
     }
     if let Some(waiting) = corpus["waiting"].as_object() {
         lines.push(format!(

@@ -107,7 +107,7 @@ impl Screen {
 
     /// Rollouts that a judgement or a failure has stopped.
     pub fn halted(&self) -> impl Iterator<Item = String> {
-        let corpora = self.tree.iter().flat_map(|tree| tree.status["corpora"].as_object()).flatten();
+        let corpora = self.tree.iter().filter_map(|tree| tree.status["corpora"].as_object()).flatten();
         corpora.filter_map(|(name, corpus)| {
             let rollout = &corpus["rollout"];
             let stopped = rollout["stopped"].as_str().filter(|why| why.starts_with("halted"))?;
