@@ -173,9 +173,9 @@ impl Fetching<'_> {
             extra: false,
         };
         let choice = self.engine.picker.choose(&self.engine.loads, &choosing)?;
-        if let Some(at) = choice.shadow {
+        if let Some(shadow) = choice.shadow {
             // Fetches are no probes: the next search may send one.
-            self.engine.loads.of(&left[usize::from(at)]).shadow_ended();
+            self.engine.loads.of(&left[usize::from(shadow.at)]).shadow_ended();
         }
         left.get(usize::from(choice.at)).cloned()
     }

@@ -68,7 +68,16 @@ pub struct Choice {
     /// Why that one.
     pub why: Why,
     /// An ejected or neglected candidate that should get a copy of the call that nobody waits for.
-    pub shadow: Option<u16>,
+    pub shadow: Option<Shadow>,
+}
+
+/// A candidate that should get a copy of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shadow {
+    /// Index of the candidate.
+    pub at: u16,
+    /// It is ejected: only copies can show that it is well again.
+    pub ejected: bool,
 }
 
 /// Chooses replicas for one node's engine.

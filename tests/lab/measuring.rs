@@ -33,7 +33,9 @@ fn an_unhedged_root_is_measured_as_the_formula_says_for_every_number_of_shards()
             for (off, what) in [(deviation.p50, "p50"), (deviation.p99, "p99")] {
                 assert!(off.by.abs() <= bound, "{} shards, {what}: {off:?}", row.shards);
             }
-            assert_eq!((row.extra, row.coverage, row.complete, row.false_flags), (0.0, 1.0, 1.0, 0));
+            // A replica that was passed over for long gets a copy now and then.
+            assert!(row.extra < 0.001, "{}", row.extra);
+            assert_eq!((row.coverage, row.complete, row.false_flags), (1.0, 1.0, 0));
         }
     });
 }

@@ -24,7 +24,7 @@ use canopy_common::{
     error::{ErrorClass, Failure},
     ids::NodeId,
     limit::Times,
-    request::RequestContext,
+    request::{Priority, RequestContext},
 };
 use canopy_proto::{ReplyStream, SearchNode, v1};
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
@@ -284,6 +284,8 @@ struct Visit {
     phase: Phase,
     /// Why it does not even wait.
     refusal: v1::Outcome,
+    /// What it answers is part of the query's answer: copies that nobody waits for are batch calls.
+    waited_for: bool,
 }
 
 impl Visit {
@@ -308,7 +310,7 @@ impl Visit {
         drop(state);
         let phase = if ticket.is_some() { Phase::Queued } else { Phase::Done };
         let ticket = ticket.unwrap_or(u64::MAX);
-        Self { leaf: leaf.clone(), call, ticket, arrived: now, phase, refusal }
+        Self { leaf: leaf.clone(), call, ticket, arrived: now, phase, refusal, waited_for: true }
     }
 
     /// Waits for a worker and begins; when the work will be done, or why it is not.
@@ -338,7 +340,9 @@ impl Visit {
         let Phase::Running { began, .. } = std::mem::replace(&mut self.phase, Phase::Done) else {
             return v1::SearchReply::default();
         };
-        self.leaf.siblings.note(self.call.query, |copies| copies.finished += 1);
+        if self.waited_for {
+            self.leaf.siblings.note(self.call.query, |copies| copies.finished += 1);
+        }
         self.leaf.worked(self.call.query, began, |counts| counts.finished += 1);
         let in_flight = {
             let state = self.leaf.state.lock();
@@ -432,6 +436,7 @@ impl SearchNode for Asked {
     fn search(&self, context: RequestContext, request: v1::SearchRequest) -> ReplyStream {
         let (shards, version) = (request.shards.len(), request.version);
         let mut visit = Visit::arrive(&self.0, number(&context), version, context.deadline.instant());
+        visit.waited_for = context.priority != Priority::Batch;
         if let Some(tie) = request.tie {
             let reply = async move { Ok(tie::serve(visit, &context, tie, shards, version).await) };
             return stream::once(reply).boxed();

@@ -140,8 +140,8 @@ impl Run {
         ) {
             asking.history.tried.push(choice.at);
             let node = &candidates[usize::from(choice.at)];
-            if let Some(at) = choice.shadow {
-                self.shadow(asking, &candidates[usize::from(at)]);
+            if let Some(shadow) = choice.shadow {
+                self.shadow(asking, &candidates[usize::from(shadow.at)], shadow.ejected);
             }
             self.tail.panics += u32::from(choice.why == Why::Panic);
             match engine.endpoints.get(node) {

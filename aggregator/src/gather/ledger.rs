@@ -261,8 +261,9 @@ fn gravity(reply: &v1::ShardReply) -> (u8, u32) {
 
 fn graver(first: v1::ShardReply, then: v1::ShardReply) -> v1::ShardReply {
     let reason = shortened(format!("{}; then {}", first.reason, then.reason));
+    let instead = first.instead.into_iter().chain(then.instead).max_by_key(|instead| instead.epoch);
     let graver = if gravity(&then) > gravity(&first) { then } else { first };
-    v1::ShardReply { reason, ..graver }
+    v1::ShardReply { reason, instead, ..graver }
 }
 
 /// At most `REASON_MAX` bytes, cut between characters.

@@ -186,7 +186,7 @@ impl Run {
     }
 
     /// A refusal as it enters the account: nothing of it but how it ended and why, with the name of the node that
-    /// said so, once.
+    /// said so, once, and which version it serves instead.
     fn refusal(&self, reply: &v1::ShardReply, from: &str) -> v1::ShardReply {
         let outcome = convert::outcome(reply);
         let node = if reply.node.is_empty() { from } else { &reply.node };
@@ -194,7 +194,8 @@ impl Run {
         let reason = if reason.contains(node) { reason.to_owned() } else { format!("{node}: {reason}") };
         let refusal = missing(reply.shard, self.request.version, &outcome, node, reason);
         let skipped = matches!(outcome, Outcome::Skipped { pruned: true });
-        v1::ShardReply { documents_pruned: if skipped { reply.documents_pruned } else { 0 }, ..refusal }
+        let documents_pruned = if skipped { reply.documents_pruned } else { 0 };
+        v1::ShardReply { documents_pruned, instead: reply.instead, ..refusal }
     }
 
     fn merge_hits(&mut self, index: usize, hits: Vec<v1::Hit>, accepted: &[Accepted]) {

@@ -63,8 +63,9 @@ impl Drop for Shadow {
 }
 
 impl Run {
-    /// Sends `node` a copy of what is asked; it is paid from the budget for extra work, which never refuses it.
-    pub(super) fn shadow(&mut self, asking: &Asking, node: &NodeId) {
+    /// Sends `node` a copy of what is asked. It is paid from the budget for extra work, which never refuses it to an `ejected` one, and
+    /// gives to others what hedges leave over.
+    pub(super) fn shadow(&mut self, asking: &Asking, node: &NodeId, ejected: bool) {
         let load = self.engine.loads.of(node);
         let now = Instant::now();
         let sendable = self.schedule.attempt(now).zip(self.engine.endpoints.get(node));
@@ -72,7 +73,11 @@ impl Run {
         let Some((deadline, peer)) = sendable else {
             return load.shadow_ended();
         };
-        hedging.charge(&self.hedges.config, asking.shards.len());
+        if ejected {
+            hedging.charge(&self.hedges.config, asking.shards.len());
+        } else if !hedging.spare(&self.hedges.config, asking.shards.len()) {
+            return load.shadow_ended();
+        }
         let id = AttemptId(self.shadow_id(asking.branch));
         let until = deadline.instant();
         let context = RequestContext {

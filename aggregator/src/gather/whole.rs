@@ -46,7 +46,7 @@ impl Run {
         let due = candidates.iter().find(|node| self.engine.loads.of(node).passed_over(now));
         if let Some(node) = due {
             let (shards, history) = (self.branches[branch].shards.clone(), History::default());
-            self.shadow(&Asking { branch, shards, history, kind: Kind::First, tie: None }, node);
+            self.shadow(&Asking { branch, shards, history, kind: Kind::First, tie: None }, node, true);
         }
     }
 

@@ -66,6 +66,16 @@ impl Bucket {
         enough
     }
 
+    /// Takes tokens that are left over: false, and nothing taken, unless it is at least half full.
+    pub fn spare(&mut self, now: Instant, limits: Limits, tokens: f64) -> bool {
+        self.fill(now, limits, 0.0);
+        let spare = 2.0 * self.tokens >= limits.burst;
+        if spare {
+            self.charge(now, limits, tokens);
+        }
+        spare
+    }
+
     /// Takes tokens that it may not hold; owes a full bucket at most.
     pub fn charge(&mut self, now: Instant, limits: Limits, tokens: f64) {
         self.fill(now, limits, 0.0);

@@ -252,6 +252,11 @@ impl Hedging {
         self.bucket.lock().charge(self.clock.now(), config.limits, shards as f64);
     }
 
+    /// Takes what a copy for a neglected replica costs, if so much is left over that no hedge misses it.
+    pub fn spare(&self, config: &HedgeConfig, shards: usize) -> bool {
+        self.bucket.lock().spare(self.clock.now(), config.limits, shards as f64)
+    }
+
     /// Whether what never began may be asked again outside the budget.
     pub fn may_retry(&self) -> bool {
         self.fuse.lock().retry(self.clock.now())

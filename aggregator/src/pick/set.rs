@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::{Candidate, Choosing, zone};
+use super::{Candidate, Choosing, Shadow, zone};
 use crate::{
     breaker::{
         probation::{Others, Verdict},
@@ -83,17 +83,17 @@ impl Set {
 
     /// An ejected replica other than the chosen one that should get a copy of the call; else, of the replicas `compared` by what a
     /// call to them costs, a neglected one.
-    pub(super) fn shadow(&self, chosen: u16, compared: &[Candidate], now: Instant) -> Option<u16> {
+    pub(super) fn shadow(&self, chosen: u16, compared: &[Candidate], now: Instant) -> Option<Shadow> {
         let ejected = (0..self.seen.len()).filter(|at| self.seen[*at].ejected.is_some());
         let ejected = ejected
             .filter(|at| *at != usize::from(chosen))
             .find(|at| self.loads[*at].passed_over(now))
-            .map(|at| at as u16);
+            .map(|at| Shadow { at: at as u16, ejected: true });
         ejected.or_else(|| {
             let others = compared.iter().filter(|candidate| candidate.at != chosen && candidate.near);
             let neglected = others.map(|other| other.at).find(|at| self.seen[usize::from(*at)].neglected)?;
             self.loads[usize::from(neglected)].copied(now);
-            Some(neglected)
+            Some(Shadow { at: neglected, ejected: false })
         })
     }
 }

@@ -210,12 +210,13 @@ async fn asked(queries: usize, takes: impl Fn(usize, usize) -> u64) -> Vec<usize
         };
         let choice = world.picker.choose(&world.loads, &choosing).unwrap();
         asked[usize::from(choice.at)] += 1;
-        for at in [Some(choice.at), choice.shadow].into_iter().flatten().map(usize::from) {
+        let shadow = choice.shadow.map(|shadow| shadow.at);
+        for at in [Some(choice.at), shadow].into_iter().flatten().map(usize::from) {
             calls[at].retain(|call| call.elapsed() < Duration::from_secs(5));
             world.answered(at, takes(at, calls[at].len())).await;
             calls[at].push(Instant::now());
         }
-        choice.shadow.inspect(|at| world.loads.of(&world.nodes[usize::from(*at)]).shadow_ended());
+        shadow.inspect(|at| world.loads.of(&world.nodes[usize::from(*at)]).shadow_ended());
         tokio::time::advance(Duration::from_millis(10)).await;
     }
     asked
