@@ -137,7 +137,7 @@ impl Section for LeafConfig {
         ("min_in_flight", "searches taken at once whatever their latency; 1..65536"),
         ("open_threads", "shards verified and opened at a time; 0: one per core; 0..1024"),
         ("memory", "memory that all shards together may need; 0B: what the machine has"),
-        ("retain", "how long a replaced version answers on; 0s..7d"),
+        ("retain", "how long a replaced version answers on; 100ms..7d"),
         ("warm_percent", "percent of a core for verifying and warming beside a served version; 1..100"),
         ("warm_limit", "longest time to warm one shard; 100ms..1h"),
         (
@@ -147,7 +147,7 @@ impl Section for LeafConfig {
         ("cache_local", "copies files of a local store too: for one on a network mount"),
         ("fetch_rate", "bytes a second that fetching one shard may take; 0B: as fast as it goes"),
         ("coalesce", "shards that finish within this time share one reply; 0s..10ms"),
-        ("lease_grace", "how long a view outlives the searches that used it; 0s..1min"),
+        ("lease_grace", "how long a view outlives the searches that used it; 100ms..1min"),
         ("leases", "replaced views kept for late fetches; 1..4096"),
         ("snippet_scan", "how much of a text is looked at for its snippet; 4KiB..16MiB"),
         ("slow", "searches that take at least this long are noted as slow; 0s..1min"),
@@ -189,6 +189,13 @@ impl Section for LeafConfig {
         }
         if self.warm_limit < Time::ms(100) {
             found.push(("warm_limit".to_owned(), format!("{} is below 100ms", self.warm_limit)));
+        }
+        // Queries that began before a swap are still on their way to the version that it replaced.
+        for (key, value) in [("retain", self.retain), ("lease_grace", self.lease_grace)] {
+            if value < Time::ms(100) {
+                let reason = format!("{value} is below 100ms, so queries on their way at a swap would fail");
+                found.push((key.to_owned(), reason));
+            }
         }
         if self.cache_dir.is_empty() {
             found.push(("cache_dir".to_owned(), "it is empty; name a directory".to_owned()));
@@ -243,6 +250,10 @@ mod tests {
         };
         // allow_faults, cache_local, memory and fetch_rate have no bounds.
         assert_eq!(wild.problems().len() + 4, documented.len(), "{:?}", wild.problems());
+        let none = Time::ms(0);
+        let hasty = LeafConfig { retain: none, lease_grace: none, ..LeafConfig::default() };
+        let keys: Vec<_> = hasty.problems().into_iter().map(|(key, _)| key).collect();
+        assert_eq!(keys, ["retain", "lease_grace"]);
         let allowed = LeafConfig { allow_faults: true, fault: wild.fault, ..LeafConfig::default() };
         assert!(allowed.problems().is_empty());
         assert!(LeafConfig::default().search_threads() > 0);

@@ -25,7 +25,7 @@ use canopy_common::{
 };
 use canopy_proto::{
     ReplyStream,
-    v1::{Outcome, SearchReply, SearchRequest},
+    v1::{Instead, Outcome, SearchReply, SearchRequest},
 };
 use futures::StreamExt;
 
@@ -66,6 +66,7 @@ pub fn start(parts: &Arc<Parts>, context: RequestContext, request: SearchRequest
         // Not here: whoever asks may plan by another snapshot than this leaf goes by.
         if failure.class == ErrorClass::FailedPrecondition {
             reply.wrong_epoch = parts.routing.now().epoch.0;
+            reply.instead = instead(parts, &stream.call.request, index);
         }
         stream.parts.settle(&stream.call, Settled { reply, ..Settled::default() }, Duration::ZERO);
     }
@@ -106,6 +107,15 @@ fn find(
         parts.recent.note(request);
     }
     found
+}
+
+/// What is here of a shard that was asked for in another version: the one that this leaf's snapshot sends most queries to.
+fn instead(parts: &Parts, request: &SearchRequest, index: u32) -> Option<Instead> {
+    let routing = parts.routing.now();
+    let version = routing.corpora.get(&request.corpus)?.main()?;
+    let shard = request.shards.get(index as usize)?.shard.as_str();
+    parts.shards.directory.snapshot().version(&request.corpus, version)?.get(shard)?;
+    Some(Instead { version: version.0, epoch: routing.epoch.0 })
 }
 
 fn told(refusal: Refusal) -> String {

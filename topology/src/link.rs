@@ -26,6 +26,7 @@ use canopy_proto::{
 };
 pub use last_good::LastGood;
 use parking_lot::Mutex;
+use tokio::time::Instant;
 use tonic::Status;
 
 use crate::{
@@ -120,6 +121,8 @@ struct Inner {
     names: Vec<String>,
     routing: Routing,
     last_good: LastGood,
+    /// When a service last took a report or sent a snapshot.
+    heard: Mutex<Instant>,
     /// Judged queries that this root was told to ask.
     tasks: Mutex<Vec<(String, Trial)>>,
 }
@@ -145,13 +148,28 @@ impl Link {
         let names = named.map(|node| node.id.clone()).collect();
         let cluster = config.cluster.clone();
         let incarnation = u64::try_from(System.now_us()).unwrap_or(0);
-        let (routing, tasks) = (first.into(), Mutex::default());
-        Ok(Self(Arc::new(Inner { node, cluster, incarnation, services, names, routing, last_good, tasks })))
+        let (routing, tasks, heard) = (first.into(), Mutex::default(), Mutex::new(Instant::now()));
+        Ok(Self(Arc::new(Inner {
+            node,
+            cluster,
+            incarnation,
+            services,
+            names,
+            routing,
+            last_good,
+            heard,
+            tasks,
+        })))
     }
 
     /// The snapshot that this node goes by.
     pub fn routing(&self) -> Routing {
         self.0.routing.clone()
+    }
+
+    /// How long no service said anything to this node; since its process started, when none ever did.
+    pub fn unheard(&self) -> Duration {
+        self.0.heard.lock().elapsed()
     }
 
     /// Trials whose judged queries this root is to ask of both versions: of each corpus, with the gate. The result goes into
@@ -182,6 +200,10 @@ impl Link {
 }
 
 impl Inner {
+    fn heard(&self) {
+        *self.heard.lock() = Instant::now();
+    }
+
     /// Whom to ask after the service of this turn has failed: the leader that it named, else the next one.
     fn next(&self, turn: usize, failed: Option<&Status>) -> usize {
         let place = |leader: Leader| {

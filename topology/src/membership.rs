@@ -1,6 +1,6 @@
 //! How a node knows the topology: by a configuration that never changes, or by its link to the service.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use canopy_common::drain::Drain;
 
@@ -24,6 +24,14 @@ impl Membership {
         match self {
             Self::Static(routing) => routing.clone(),
             Self::Linked(link) => link.routing(),
+        }
+    }
+
+    /// How long the service said nothing; `None`: there is none.
+    pub fn unheard(&self) -> Option<Duration> {
+        match self {
+            Self::Static(_) => None,
+            Self::Linked(link) => Some(link.unheard()),
         }
     }
 

@@ -14,6 +14,8 @@ use crate::gates::{judged::Judged, policy::FEWEST};
 
 /// Share of queries, in per cent, up to which one replica of every shard is enough.
 pub const LONE_ROW: u8 = 1;
+/// Shortest time for which a version stays that queries were pinned to: those on their way have to arrive.
+const SHORTEST: Time = Time(Duration::from_millis(100));
 /// Most steps of a policy.
 const MAX_STEPS: usize = 32;
 
@@ -139,6 +141,13 @@ impl Policy {
         if !(1..=100).contains(&self.shadow_percent) {
             wrong("shadow_percent", format!("{} is not within 1 to 100", self.shadow_percent));
         }
+        for (key, time) in [("retain", self.retain), ("grace", self.grace)] {
+            if time < SHORTEST {
+                let reason =
+                    format!("{time} is below {SHORTEST}, so queries on their way at the swap would fail");
+                wrong(key, reason);
+            }
+        }
         problems
     }
 
@@ -185,6 +194,9 @@ mod tests {
             keys,
             ["steps[1].percent", "steps[2].sample", "judged", "steps", "max_unavailable", "shadow_percent"]
         );
+        (bad.retain, bad.grace) = (Time(Duration::ZERO), Time(Duration::ZERO));
+        let last: Vec<String> = bad.problems().into_iter().rev().take(2).map(|(key, _)| key).collect();
+        assert_eq!(last, ["grace", "retain"]);
         bad.steps.clear();
         assert_eq!(bad.problems()[0].0, "steps");
     }
