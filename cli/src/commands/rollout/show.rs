@@ -82,6 +82,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_is_waited_for_and_for_how_long_is_shown() {
+        let rollout = json!({
+            "from": 4, "to": 5, "state": "retain", "resident": 14, "replicas": 16, "left_ms": 474_372,
+            "waits": "leaf-3 (away, 2 shards)",
+        });
+        let corpus = json!({
+            "live": 5, "rollout": rollout, "placement": { "waits": "the rollout to v5 is over (retain, 7 min 54 s left)" },
+        });
+        let lines = lines("web", &corpus);
+        assert_eq!(lines[1], "  v4 -> v5: retain; 14 of 16 replicas hold it; 7 min 54 s left");
+        assert_eq!(lines[2], "  waits for leaf-3 (away, 2 shards)");
+        assert!(lines[3].contains("dropped where they were once the rollout to v5 is over"), "{lines:?}");
+    }
+
+    #[test]
     fn reasons_that_many_have_are_told_once_and_cut() {
         let failed =
             |node: u32| json!({ "shard": "main/0", "node": format!("leaf-{node}"), "reason": "disk full" });
