@@ -67,6 +67,8 @@ pub struct ModelLeaf {
     pub fetch: Mutex<Mood>,
     /// A version of which it fails every search, and one of which it has no document any more; 0: none.
     pub lost: Mutex<(u64, u64)>,
+    /// The one version that it has, and the epoch of the snapshot by which it has it; `None`: all.
+    pub holds: Mutex<Option<(u64, u64)>>,
     /// Calls that run.
     pub running: Arc<AtomicU32>,
     /// Searches it saw.
@@ -129,6 +131,20 @@ impl ModelLeaf {
         v1::SearchReply { hits, shards: vec![reply], ..Default::default() }
     }
 
+    /// What it says of a version that it does not have.
+    fn refusal(&self, request: &v1::SearchRequest) -> Option<v1::SearchReply> {
+        let (version, epoch) = (*self.holds.lock()).filter(|(version, _)| *version != request.version)?;
+        let shard = v1::ShardReply {
+            outcome: v1::Outcome::Failed as i32,
+            error_class: ErrorClass::FailedPrecondition as u32,
+            reason: format!("it serves v{version}, not v{}", request.version),
+            wrong_epoch: epoch,
+            instead: Some(v1::Instead { version, epoch }),
+            ..Default::default()
+        };
+        Some(v1::SearchReply { shards: vec![shard], ..Default::default() })
+    }
+
     fn document(&self, item: &v1::FetchItem) -> v1::FetchedDocument {
         let wanted = KeyHash::from_parts(item.key_high, item.key_low);
         let Some((key, _)) = self.documents.iter().find(|(key, _)| KeyHash::of(key) == wanted) else {
@@ -160,7 +176,7 @@ impl SearchNode for ModelLeaf {
             _ if self.lost.lock().0 == request.version => {
                 Err(Failure::new(ErrorClass::Internal, "the connection broke"))
             }
-            Mood::Answers => Ok(self.reply(&request, false)),
+            Mood::Answers => Ok(self.refusal(&request).unwrap_or_else(|| self.reply(&request, false))),
             Mood::CutAtNothing => Ok(self.reply(&request, true)),
             Mood::Fails(class) => Err(Failure::new(class, "the model was told to fail")),
             Mood::Hangs => {
@@ -309,6 +325,7 @@ pub fn rows(rows: u32, shards: u32, each: u64, config: RootConfig) -> Tree {
             search: Mutex::new(Mood::Answers),
             fetch: Mutex::new(Mood::Answers),
             lost: Mutex::default(),
+            holds: Mutex::default(),
             running: Arc::default(),
             seen: Mutex::default(),
         });

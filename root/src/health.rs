@@ -4,7 +4,8 @@
 //! build takes). Ready = started once, and would answer a query: a real query on one of its corpora found at least one
 //! shard. A root whose leaves are partly down stays ready, because partial answers are its job, and so does one of whose
 //! corpora one can't be served; were it not, one lost leaf or one mistyped name would take every root out of the
-//! balancer. What it lacks is told on the status page, and by a root that can serve nothing as the reason. The query is asked at most once a probe interval, however often probes come; after a
+//! balancer. Nor does it matter whether the topology service is heard: queries need none; the status page says since when it is not,
+//! and in which corpora this root follows the leaves. What it lacks is told on the status page, and by a root that can serve nothing as the reason. The query is asked at most once a probe interval, however often probes come; after a
 //! failure sooner, so that a root is not kept from its clients for a whole interval once its leaves answer.
 
 use std::{
@@ -17,6 +18,7 @@ use std::{
 
 use canopy_common::{admin::Health, error::ErrorClass};
 use canopy_proto::v1::QueryRequest;
+use canopy_topology::membership::Membership;
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use tokio::{sync::Mutex, time::Instant};
@@ -24,10 +26,13 @@ use tokio::{sync::Mutex, time::Instant};
 use crate::{
     error::Error,
     search::{Asked, Root},
+    versions::UNHEARD,
 };
 
 /// Deadline of a readiness query.
 const PROBE_TIMEOUT_MS: u32 = 1000;
+/// A topology service that said nothing for so long is not heard; it is told of this node every second.
+const QUIET: Duration = Duration::from_secs(5);
 /// How long a failure stands at most.
 const AGAIN: Duration = Duration::from_millis(100);
 /// A word that few documents have, so that the query costs next to nothing.
@@ -36,6 +41,7 @@ const PROBE_TEXT: &str = "canopy";
 /// Health of a root.
 pub struct RootHealth {
     root: Arc<Root>,
+    membership: Option<Membership>,
     /// Every corpus was looked at once; those that come later are opened beside what is served.
     begun: AtomicBool,
     last: Mutex<Option<(Instant, Result<(), String>)>>,
@@ -44,7 +50,28 @@ pub struct RootHealth {
 impl RootHealth {
     /// Of this root.
     pub fn new(root: Arc<Root>) -> Self {
-        Self { root, begun: AtomicBool::new(false), last: Mutex::new(None) }
+        Self { root, membership: None, begun: AtomicBool::new(false), last: Mutex::new(None) }
+    }
+
+    /// The same, which says when the topology service is not heard.
+    pub fn hearing(self, membership: Membership) -> Self {
+        Self { membership: Some(membership), ..self }
+    }
+
+    /// How long the topology service was not heard; `None`: it was lately, or there is none.
+    fn unheard(&self) -> Option<Duration> {
+        self.membership.as_ref()?.unheard().filter(|time| *time > QUIET)
+    }
+
+    /// What is to be said beside a failure.
+    fn cut_off(&self) -> Option<String> {
+        let seconds = self.unheard()?.as_secs();
+        let epoch = self.root.routing.now().epoch;
+        let follows = match self.root.versions.followed.words(epoch) {
+            Some(words) => format!("; following the leaves: {words}"),
+            None => String::new(),
+        };
+        Some(format!("the topology service was not heard for {seconds} s{follows}"))
     }
 
     /// Whether every corpus was looked at, now or before.
@@ -59,6 +86,9 @@ impl RootHealth {
     }
 
     async fn probe(&self) -> Result<(), String> {
+        if !self.root.versions.heard() {
+            return Err(UNHEARD.to_owned());
+        }
         if !self.begun() {
             return Err(self.root.versions.pending().join("; "));
         }
@@ -115,17 +145,25 @@ impl Health for RootHealth {
             {
                 return result.clone();
             }
-            let result = self.probe().await;
+            let result = self.probe().await.map_err(|reason| match self.cut_off() {
+                Some(cut_off) => format!("{reason}; {cut_off}"),
+                None => reason,
+            });
             *last = Some((Instant::now(), result.clone()));
             result
         })
     }
 
     fn status(&self) -> Value {
+        let epoch = self.root.routing.now().epoch;
         json!({
             "role": "root",
             "node": self.root.node,
-            "epoch": self.root.routing.now().epoch,
+            "epoch": epoch,
+            "topology": {
+                "unheard_ms": self.unheard().map(|time| time.as_millis() as u64),
+                "follows_leaves": self.root.versions.followed.status(epoch),
+            },
             "draining": self.root.drain.leaving(),
             "corpora": self.root.versions.status(),
             "passed_over": self.root.versions.passed_over(),

@@ -15,6 +15,7 @@ pub mod error;
 pub mod fetch;
 #[cfg(test)]
 mod fixture;
+pub mod follow;
 pub mod grpc;
 pub mod health;
 pub mod http;

@@ -13,13 +13,15 @@
 //!   that both refuse is its author's.
 //! * The parts of a comparison are asked of the leaves that hold both versions. A query of the control arm that can't be had
 //!   whole there is asked again of everybody who holds its version, so that being compared costs nobody an answer.
+//! * A version that was retired while this root heard nothing is followed to the one that the leaves serve ([`crate::follow`]).
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use canopy_aggregator::gather::{Decision, Gathered};
 use canopy_common::{coverage::Outcome, error::ErrorClass, ids::Version, request::RequestContext};
 use canopy_proto::{convert, v1};
 use canopy_topology::routing::RoutingSnapshot;
+use tokio::time::Instant;
 
 use crate::{
     answer::Warning,
@@ -30,8 +32,8 @@ use crate::{
     versions::{Choice, CorpusState},
 };
 
-/// Attempts of the first search of a query are numbered below this, those of the second above it.
-const SECOND: u64 = 1 << 15;
+/// Attempts of the first search of a query are numbered below this, those of the second above it, of a third above twice.
+pub(crate) const SECOND: u64 = 1 << 15;
 /// Longest reason that is kept, characters.
 const REASON: usize = 200;
 /// Why a query is asked again that its version refused by what it says.
@@ -49,6 +51,10 @@ pub struct Pinned {
     pub other: Option<Arc<CorpusState>>,
     /// Attempts that an earlier search of it may have numbered.
     pub numbered: u64,
+    /// What decided its version.
+    pub choice: Choice,
+    /// It follows the leaves, so it does so no more.
+    pub follows: bool,
 }
 
 /// A query that was asked again.
@@ -65,7 +71,8 @@ pub struct Repinned {
 impl Pinned {
     /// To one version, whatever becomes of it.
     pub fn to(routing: Arc<RoutingSnapshot>, corpus: Arc<CorpusState>) -> Self {
-        Self { routing, corpus, beside: Version(0), other: None, numbered: 0 }
+        let choice = Choice::Named(corpus.manifest.version);
+        Self { routing, corpus, beside: Version(0), other: None, numbered: 0, choice, follows: false }
     }
 
     /// Why a search is asked again of another version; `None`: it is not.
@@ -88,10 +95,18 @@ impl Repinned {
 
 impl Root {
     /// What a query goes by. Errors: no such corpus, version or page.
-    pub(crate) fn pin(&self, asked: &Asked, trail: &mut Trail) -> Result<Pinned> {
-        let (routing, name) = (self.routing.now(), asked.request.corpus.as_str());
+    pub(crate) async fn pin(&self, asked: &Asked, trail: &mut Trail) -> Result<Pinned> {
+        let name = asked.request.corpus.as_str();
         let choice = request::choice(&asked.request, asked.query)?;
-        let corpus = self.versions.choose(name, &routing, choice)?;
+        let mut routing = self.routed();
+        let mut chosen = self.versions.choose(name, &routing, choice);
+        if let (Err(Error::NotOpen { .. }), Choice::Pinned(_)) = (&chosen, choice)
+            && self.versions.soon(name, self.patience(asked)).await
+        {
+            routing = self.routed();
+            chosen = self.versions.choose(name, &routing, choice);
+        }
+        let corpus = chosen?;
         if let Choice::Cursor(version) = choice
             && is_gone(&routing, name, version)
         {
@@ -104,7 +119,15 @@ impl Root {
             Choice::Pinned(_) => self.other(&routing, &corpus, beside),
             Choice::Named(_) | Choice::Cursor(_) => None,
         };
-        Ok(Pinned { routing, corpus, beside, other, numbered: 0 })
+        Ok(Pinned { beside, other, choice, ..Pinned::to(routing, corpus) })
+    }
+
+    /// Until when a query may wait for a version: half of its time.
+    pub(crate) fn patience(&self, asked: &Asked) -> Instant {
+        let asked_for = u64::from(asked.request.timeout_ms);
+        let own =
+            if asked_for > 0 { Duration::from_millis(asked_for) } else { self.config.default_timeout.0 };
+        asked.arrival + asked.limit.map_or(own, |limit| limit.min(own)) / 2
     }
 
     /// What answers a query when its version can't.
@@ -159,7 +182,8 @@ impl Root {
         trail.repinned = Some(Repinned { from, why, words });
         trail.spent = trail.gathered.tail;
         trail.timeline.fold("repin");
-        Pinned { numbered: SECOND, ..Pinned::to(self.routing.now(), corpus) }
+        let (choice, numbered) = (pinned.choice, SECOND);
+        Pinned { numbered, choice, ..Pinned::to(self.routed(), corpus) }
     }
 
     /// Whether a page whose hits could not be fetched is asked again of another version: the leaf that found them is gone. Only

@@ -176,10 +176,15 @@ impl Root {
     }
 
     async fn admitted(&self, asked: &Asked, trail: &mut Trail, step: Step) -> Result<Answer> {
-        let mut pinned = self.pin(asked, trail)?;
+        let mut pinned = self.pin(asked, trail).await?;
         loop {
-            // The second has no other, so it is the last.
-            let (why, words) = match self.ask(asked, trail, step, &pinned).await {
+            // Each has fewer ways left: no other, and no more following.
+            let got = self.ask(asked, trail, step, &pinned).await;
+            if let Some(next) = self.followed(asked, trail, &pinned).await {
+                pinned = next;
+                continue;
+            }
+            let (why, words) = match got {
                 Ok(Got::Answer(answer)) => return Ok(*answer),
                 Ok(Got::Lost(why)) => (why, pin::missing(&pinned.corpus, &trail.gathered)),
                 Err(error) => match self.refused_alone(&pinned, asked, &error).await {

@@ -105,7 +105,7 @@ pub async fn serve(serve: RootServe, deps: Deps, drain: Drain) -> Result<()> {
     let gatherer = Arc::new(gatherer.following(routing.clone()));
     let root = root(node, config, gatherer, routing.clone(), &deps, &drain).logging(query_log);
     let root = Arc::new(root);
-    let health = Arc::new(RootHealth::new(root.clone()));
+    let health = Arc::new(RootHealth::new(root.clone()).hearing(membership.clone()));
     let admin =
         AdminPages { health: health.clone(), telemetry: deps.telemetry.clone(), drain: drain.clone() };
     tracing::info!(node = root.node, http = %http.address, grpc = grpc.as_ref().map(|grpc| grpc.address.to_string()), "root listens");

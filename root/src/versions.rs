@@ -13,7 +13,14 @@ mod cache;
 mod keep;
 mod open;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use arc_swap::ArcSwap;
 use canopy_common::{
@@ -29,8 +36,15 @@ use canopy_format::{
 use canopy_topology::routing::{CorpusRouting, RoutingSnapshot};
 pub use keep::{Opening, keep};
 use serde_json::{Value, json};
+use tokio::{sync::Notify, time::Instant};
 
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    follow::{Follow, OPENS},
+};
+
+/// Why nothing is known of a corpus.
+pub(crate) const UNHEARD: &str = "this root has heard no topology service yet";
 
 /// Bytes of an average token with its space, for estimates of answer sizes.
 const BYTES_PER_TOKEN: u64 = 7;
@@ -81,6 +95,8 @@ struct Corpus {
     nothing: bool,
     /// Versions that can't be opened anywhere, and why.
     hopeless: BTreeMap<Version, String>,
+    /// It was served, and since then waits for another version.
+    since: Option<Instant>,
 }
 
 impl Corpus {
@@ -107,6 +123,11 @@ pub enum Choice {
 /// All corpora of the routing snapshot, open or opening. Readers take a snapshot and never wait.
 pub struct Versions {
     corpora: ArcSwap<BTreeMap<String, Corpus>>,
+    /// What the leaves serve beyond the snapshot.
+    pub followed: Follow,
+    /// Some topology was heard of.
+    heard: AtomicBool,
+    opened: Notify,
 }
 
 impl Versions {
@@ -116,13 +137,65 @@ impl Versions {
             let waiting = "its version is being opened".to_owned();
             (name, Corpus { waiting, ..Corpus::default() })
         };
-        Self { corpora: ArcSwap::from_pointee(names.into_iter().map(opening).collect()) }
+        let corpora: BTreeMap<_, _> = names.into_iter().map(opening).collect();
+        Self {
+            heard: AtomicBool::new(!corpora.is_empty()),
+            corpora: ArcSwap::from_pointee(corpora),
+            followed: Follow::default(),
+            opened: Notify::new(),
+        }
+    }
+
+    /// Whether any topology was heard of; before that no corpus is known, which says nothing of whether it exists.
+    pub fn heard(&self) -> bool {
+        self.heard.load(Ordering::Relaxed)
+    }
+
+    fn unknown(&self, name: &str) -> Error {
+        let name = name.chars().take(80).collect();
+        match self.heard() {
+            true => Error::UnknownCorpus(name),
+            false => Error::NotOpen { corpus: name, why: UNHEARD.to_owned() },
+        }
+    }
+
+    /// A version, once it is open; not longer than until then.
+    pub(crate) async fn until_open(
+        &self,
+        name: &str,
+        version: Version,
+        until: Instant,
+    ) -> Option<Arc<CorpusState>> {
+        self.opens(|| self.state(name, version), until).await
+    }
+
+    /// Waits for what a corpus that was served is to be served from, when that was made known a moment ago; whether it is open now.
+    pub(crate) async fn soon(&self, name: &str, until: Instant) -> bool {
+        let since = self.corpora.load().get(name).and_then(|corpus| corpus.since);
+        let Some(since) = since else { return false };
+        let main = || self.corpora.load().get(name)?.main().cloned();
+        self.opens(main, until.min(since + OPENS)).await.is_some()
+    }
+
+    async fn opens<T>(&self, find: impl Fn() -> Option<T>, until: Instant) -> Option<T> {
+        loop {
+            let mut opened = pin!(self.opened.notified());
+            opened.as_mut().enable();
+            if let Some(found) = find() {
+                return Some(found);
+            }
+            tokio::select! {
+                biased;
+                () = opened => {}
+                () = tokio::time::sleep_until(until) => return find(),
+            }
+        }
     }
 
     /// The version that most queries of a corpus get.
     pub fn corpus(&self, name: &str) -> Result<Arc<CorpusState>> {
         let corpora = self.corpora.load();
-        let corpus = corpora.get(name).ok_or_else(|| unknown(name))?;
+        let corpus = corpora.get(name).ok_or_else(|| self.unknown(name))?;
         corpus.main().cloned().ok_or_else(|| not_open(name, corpus))
     }
 
@@ -130,7 +203,7 @@ impl Versions {
     /// asked one.
     pub fn choose(&self, name: &str, routing: &RoutingSnapshot, choice: Choice) -> Result<Arc<CorpusState>> {
         let corpora = self.corpora.load();
-        let corpus = corpora.get(name).ok_or_else(|| unknown(name))?;
+        let corpus = corpora.get(name).ok_or_else(|| self.unknown(name))?;
         if corpus.open.is_empty() {
             return Err(not_open(name, corpus));
         }
@@ -219,7 +292,11 @@ impl Versions {
             corpus.hopeless.remove(&version);
             corpus.waiting.clear();
             corpus.nothing = false;
+            if corpus.main().is_some() {
+                corpus.since = None;
+            }
         });
+        self.opened.notify_waiters();
     }
 
     /// A corpus more that is to be opened.
@@ -279,9 +356,12 @@ impl Versions {
 
     /// Lets go of what the routing snapshot does not name; queries that have it keep it.
     pub(crate) fn follow(&self, routing: &RoutingSnapshot) {
+        self.heard.fetch_or(routing.known(), Ordering::Relaxed);
+        let now = Instant::now();
         self.corpora.rcu(|corpora| {
             let each = routing.corpora.iter().map(|(name, wanted)| {
                 let mut corpus = corpora.get(name).cloned().unwrap_or_default();
+                let served = corpus.main().is_some();
                 if !wanted.versions.is_empty() {
                     corpus.open.retain(|version, _| wanted.versions.contains_key(version));
                     corpus.hopeless.retain(|version, _| wanted.versions.contains_key(version));
@@ -289,6 +369,11 @@ impl Versions {
                 let main = wanted.main();
                 corpus.nothing &= main == corpus.main;
                 corpus.main = main;
+                corpus.since = match corpus.main() {
+                    Some(_) => None,
+                    None if served => Some(now),
+                    None => corpus.since,
+                };
                 if corpus.main().is_none() && corpus.waiting.is_empty() {
                     "its version is being opened".clone_into(&mut corpus.waiting);
                 }
@@ -297,10 +382,6 @@ impl Versions {
             each.collect::<BTreeMap<_, _>>()
         });
     }
-}
-
-fn unknown(name: &str) -> Error {
-    Error::UnknownCorpus(name.chars().take(80).collect())
 }
 
 fn not_open(name: &str, corpus: &Corpus) -> Error {

@@ -5,7 +5,7 @@ mod load;
 use std::{sync::atomic::Ordering, time::Duration};
 
 use axum::{body::Body, http::Request, response::Response};
-use canopy_common::error::ErrorClass;
+use canopy_common::{error::ErrorClass, ids::Epoch};
 use canopy_topology::routing::{CorpusRouting, RoutingSnapshot, VersionRouting};
 use serde_json::{Value, json};
 use tower::ServiceExt;
@@ -421,7 +421,11 @@ async fn not_ready_and_503_until_the_version_is_open() {
     assert_eq!((error.http_status(), error.code()), (503, "UNAVAILABLE"));
     assert_eq!(closed.opening().len(), 1);
     assert!(root.versions.opening().is_empty());
-    assert!(crate::versions::Versions::expecting([]).corpus("web").is_err());
+    let unheard = crate::versions::Versions::expecting([]);
+    let error = unheard.corpus("web").err().unwrap();
+    assert_eq!((error.http_status(), error.code()), (503, "UNAVAILABLE"), "{error}");
+    unheard.follow(&RoutingSnapshot { epoch: Epoch(1), ..RoutingSnapshot::default() });
+    assert_eq!(unheard.corpus("web").err().unwrap().http_status(), 404);
 }
 
 #[tokio::test(start_paused = true)]

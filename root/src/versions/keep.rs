@@ -9,9 +9,10 @@ use std::{
 
 use canopy_common::{drain::Drain, ids::Version};
 use canopy_format::store::{PassedOver, VersionStore};
-use canopy_topology::routing::{Routing, RoutingSnapshot};
+use canopy_topology::routing::{Following, Routing, RoutingSnapshot};
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use prometheus::IntGauge;
+use tokio::sync::watch;
 
 use super::{CorpusState, Versions, cache, open::open};
 use crate::error::{Error, Result};
@@ -78,7 +79,7 @@ fn wanted(routing: &RoutingSnapshot) -> BTreeSet<Key> {
 
 /// Follows the routing snapshot until the process drains.
 pub async fn keep(versions: &Versions, routing: &Routing, opening: Opening<'_>) {
-    let mut following = routing.follow();
+    let (mut following, mut followed) = (routing.follow(), versions.followed.changes());
     let mut keys: BTreeSet<Key> = BTreeSet::new();
     let mut opened: BTreeMap<Key, i64> = BTreeMap::new();
     let mut attempts = FuturesUnordered::new();
@@ -86,7 +87,8 @@ pub async fn keep(versions: &Versions, routing: &Routing, opening: Opening<'_>) 
         tokio::select! {
             biased;
             () = opening.drain.wait_started() => return,
-            snapshot = following.next() => {
+            () = changed(&mut following, &mut followed) => {
+                let snapshot = versions.followed.over(routing.now());
                 versions.follow(&snapshot);
                 let next = wanted(&snapshot);
                 opened.retain(|key, _| next.contains(key));
@@ -118,6 +120,15 @@ pub async fn keep(versions: &Versions, routing: &Routing, opening: Opening<'_>) 
         {
             sweep(versions, opening.cache_dir).await;
         }
+    }
+}
+
+/// Another snapshot, or the leaves serve something beyond it.
+async fn changed(following: &mut Following, followed: &mut watch::Receiver<()>) {
+    tokio::select! {
+        biased;
+        _ = following.next() => {}
+        Ok(()) = followed.changed() => {}
     }
 }
 
