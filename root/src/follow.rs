@@ -148,7 +148,7 @@ impl Follow {
             }
         });
         if changed {
-            tracing::warn!(corpus, %from, %to, open, "the topology service was not heard; following the leaves");
+            tracing::warn!(corpus, %from, %to, open, "the leaves serve another version than the snapshot names; following them until a newer one is heard");
             self.changes.send_replace(());
         }
         since
@@ -216,7 +216,7 @@ impl Root {
     /// nothing to ask.
     pub(crate) async fn followed(&self, asked: &Asked, trail: &mut Trail, pinned: &Pinned) -> Option<Pinned> {
         let Choice::Pinned(stable) = pinned.choice else { return None };
-        let told = instead(trail, pinned).filter(|_| !pinned.follows)?;
+        let told = instead(trail, pinned)?;
         let (name, from) = (asked.request.corpus.as_str(), pinned.corpus.manifest.version);
         let half = self.patience(asked);
         let base = self.routing.now();
@@ -238,7 +238,7 @@ impl Root {
         trail.corpus = Some(corpus.clone());
         trail.timeline.fold("repin");
         let next = Pinned::to(self.routed(), corpus);
-        Some(Pinned { follows: true, numbered: pinned.numbered + pin::SECOND, ..next })
+        Some(Pinned { numbered: pinned.numbered + pin::SECOND, ..next })
     }
 
     /// The version that the leaves serve, once it is open here.

@@ -51,10 +51,8 @@ pub struct Pinned {
     pub other: Option<Arc<CorpusState>>,
     /// Attempts that an earlier search of it may have numbered.
     pub numbered: u64,
-    /// What decided its version.
+    /// What decided its version; one that follows the leaves is named.
     pub choice: Choice,
-    /// It follows the leaves, so it does so no more.
-    pub follows: bool,
 }
 
 /// A query that was asked again.
@@ -72,7 +70,7 @@ impl Pinned {
     /// To one version, whatever becomes of it.
     pub fn to(routing: Arc<RoutingSnapshot>, corpus: Arc<CorpusState>) -> Self {
         let choice = Choice::Named(corpus.manifest.version);
-        Self { routing, corpus, beside: Version(0), other: None, numbered: 0, choice, follows: false }
+        Self { routing, corpus, beside: Version(0), other: None, numbered: 0, choice }
     }
 
     /// Why a search is asked again of another version; `None`: it is not.
