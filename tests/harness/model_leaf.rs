@@ -43,6 +43,8 @@ pub enum Fault {
     ShardFails(ErrorClass, usize),
     /// Says of every shard that it does not hold it, going by the snapshot of that epoch.
     Unheld(u64),
+    /// Has the next version and its own no more, going by the snapshot of that epoch.
+    Swapped(u64),
     /// Says of the shard at that index, modulo their number, that it was shed.
     ShardSheds(usize),
     /// Breaks the contract.
@@ -261,7 +263,15 @@ impl Walk {
         let index = self.next as u32;
         self.next += 1;
         let count = self.request.shards.len();
+        let (mut version, mut instead) = (self.corpus.version, None);
+        if let Fault::Swapped(epoch) = self.script.fault {
+            version += 1;
+            instead = Some(v1::Instead { version, epoch });
+        }
         let refusal = match self.script.fault {
+            Fault::Swapped(epoch) if self.request.version != version => {
+                Some((v1::Outcome::Failed, ErrorClass::FailedPrecondition as u32, epoch))
+            }
             Fault::ShardFails(class, at) if at % count == index as usize => {
                 Some((v1::Outcome::Failed, class as u32, 0))
             }
@@ -278,6 +288,7 @@ impl Walk {
                 error_class,
                 reason,
                 wrong_epoch,
+                instead,
                 ..Default::default()
             });
             return;
@@ -294,7 +305,7 @@ impl Walk {
             sleep_until(done_at).await;
             all
         };
-        let (mut shard_reply, hits) = answer(&self.request, index, shard, self.corpus.version, searched);
+        let (mut shard_reply, hits) = answer(&self.request, index, shard, version, searched);
         shard_reply.node = self.node.to_string();
         shard_reply.lease = 1;
         let k = self.request.shards.iter().map(|shard| shard.k).max().unwrap_or(0) as usize;

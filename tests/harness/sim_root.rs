@@ -45,6 +45,8 @@ pub struct Front {
     /// A version on trial, which the last leaf holds alone: its pins, of all queries. The others hold the corpus, two of them each
     /// shard.
     pub on_trial: Option<u32>,
+    /// The root goes by a snapshot that pins the version, and hears of no other one; the next version is in the store.
+    pub cut_off: bool,
     /// How each leaf behaves.
     pub scripts: Vec<Script>,
     /// Queries sent.
@@ -153,6 +155,13 @@ fn two_versions(front: &Front, share: u32) -> CorpusRouting {
     }
 }
 
+/// All queries to one version, on the leaves that a static topology names.
+fn pin(corpus: &mut CorpusRouting, version: u64) {
+    let (version, held) = (Version(version), std::mem::take(&mut corpus.shards));
+    corpus.pins = vec![Pin { version, share: ALL_QUERIES }];
+    corpus.versions = [(version, VersionRouting { wanted: held.clone(), held })].into();
+}
+
 type Book = Rc<RefCell<(Vec<Page>, Vec<String>)>>;
 
 /// Runs it.
@@ -173,6 +182,9 @@ pub fn simulate(front: &Front) -> Seen {
     if let Some(share) = front.on_trial {
         publish(&next, dir.path());
         routing.corpora = [("web".to_owned(), two_versions(front, share))].into();
+    } else if front.cut_off {
+        publish(&next, dir.path());
+        routing.corpora.values_mut().for_each(|corpus| pin(corpus, front.corpus.version));
     }
     let routing = Arc::new(routing);
     let mut switches = Switches::new();

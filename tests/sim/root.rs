@@ -30,6 +30,7 @@ fn front(seed: u64, scripts: Vec<Script>) -> Front {
         shape: Shape { replicas: 1, seed, ..Shape::default() },
         corpus: Arc::new(ModelCorpus::even(seed, 12, 20)),
         on_trial: None,
+        cut_off: false,
         scripts,
         queries: 60,
         every: ms(20),
@@ -159,5 +160,34 @@ fn leaves_of_a_client_that_left_are_idle_within_100_ms() {
             assert!(leaf.seen.searches.load(Ordering::SeqCst) >= 60);
             assert_eq!(leaf.seen.running.load(Ordering::SeqCst), 0, "SIM_SEED={seed}");
         }
+    }
+}
+
+#[test]
+fn a_root_that_hears_nothing_of_a_swap_answers_every_query_whole_by_what_the_leaves_serve() {
+    for seed in seeds(2) {
+        let mut front = front(seed, vec![Script::default()]);
+        front.cut_off = true;
+        front.shape.replicas = 2;
+        (front.queries, front.every) = (200, ms(10));
+        front.path = "/v1/web/search?q=rust+search&completion=all&timeout_ms=800".to_owned();
+        // One leaf after the other has the next version and the old one no more; then all go on to the next.
+        let swapped = Script { fault: Fault::Swapped(9), ..Script::default() };
+        front.happenings =
+            (0..4).map(|leaf| (ms(1800 + 40 * leaf as u64), Happening::Script(leaf, swapped))).collect();
+        let seen = simulate(&front);
+        assert_eq!(seen.pages.len(), 200);
+        let mut answered = std::collections::BTreeMap::new();
+        for page in &seen.pages {
+            assert_eq!(page.status, 200, "SIM_SEED={seed}: {}", page.body);
+            assert_eq!(page.body["coverage"]["complete"], true, "SIM_SEED={seed}: {}", page.body);
+            assert_eq!(count(page, "documents", "searched"), 240);
+            let version = &page.body["version"];
+            assert_eq!((&version["min"], &version["max"]), (&version["wanted"], &version["wanted"]));
+            *answered.entry(version["wanted"].to_string()).or_insert(0) += 1;
+            adds_up(page);
+        }
+        assert!(answered["7"] > 60 && answered["8"] > 60, "SIM_SEED={seed}: {answered:?}");
+        assert!(seen.pages[199].body["version"]["wanted"] == 8, "SIM_SEED={seed}");
     }
 }
