@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, path::Path};
 use anyhow::{Result, anyhow};
 use canopy_aggregator::config::{AggregatorConfig, GatherConfig};
 use canopy_common::{
+    bounded,
     config::{Layers, Origin, Problem, Section, settings},
     rpc::RpcConfig,
     telemetry::TelemetryConfig,
@@ -65,7 +66,7 @@ impl Loaded {
         let mut problems = Vec::new();
         if let Some(path) = file {
             let name = path.display().to_string();
-            match std::fs::read_to_string(path) {
+            match bounded::text(path, bounded::MOST_SETTINGS) {
                 Ok(text) => problems.extend(layers.file(&name, &text).err()),
                 Err(error) => problems.push(Problem {
                     key: "file".to_owned(),

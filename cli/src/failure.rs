@@ -4,6 +4,21 @@ use std::io::{self, ErrorKind};
 
 use anyhow::Error;
 
+/// Nobody could be asked any more how it went on: neither done nor failed, as far as is known.
+#[derive(Debug)]
+pub struct GaveUp;
+
+impl std::fmt::Display for GaveUp {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("gave up looking")
+    }
+}
+
+/// The exit status that tells what kind of failure it is.
+pub fn status(error: &Error) -> u8 {
+    if error.downcast_ref::<GaveUp>().is_some() { 2 } else { 1 }
+}
+
 /// The chain of causes, without repetition.
 pub fn line(error: &Error) -> String {
     let mut line = String::new();
@@ -47,6 +62,13 @@ mod tests {
     fn a_cause_is_told_once() {
         let error = anyhow!("refused").context("a: refused").context("b");
         assert_eq!(line(&error), "b: a: refused");
+    }
+
+    #[test]
+    fn who_gave_up_has_a_status_of_his_own() {
+        let error = anyhow!("the service does not answer").context(GaveUp);
+        assert_eq!((status(&error), status(&anyhow!("turned back"))), (2, 1));
+        assert_eq!(line(&error), "gave up looking: the service does not answer");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use canopy_cli::{commands, failure};
+use canopy_cli::{commands, failure, say};
 use clap::Parser;
 
 fn main() -> ExitCode {
@@ -10,7 +10,7 @@ fn main() -> ExitCode {
     let runtime = match canopy_common::threads::runtime() {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("error: the runtime can't start: {error}");
+            say::write_aside(format_args!("error: the runtime can't start: {error}\n"));
             return ExitCode::FAILURE;
         }
     };
@@ -20,8 +20,8 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {}", failure::line(&error));
-            ExitCode::FAILURE
+            say::write_aside(format_args!("error: {}\n", failure::line(&error)));
+            ExitCode::from(failure::status(&error))
         }
     }
 }

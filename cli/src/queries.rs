@@ -3,10 +3,12 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use canopy_common::bounded;
 
 /// The queries of a file, in order; at least one.
 pub fn read(path: &Path) -> Result<Vec<String>> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("{} can't be read", path.display()))?;
+    let text = bounded::text(path, bounded::MOST_QUERIES)
+        .with_context(|| format!("{} can't be read", path.display()))?;
     let lines: Vec<String> = text
         .lines()
         .map(|line| line.split_once('\t').map_or(line, |(_, query)| query).trim().to_owned())

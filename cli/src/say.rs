@@ -1,9 +1,9 @@
 //! Output of the commands. `println!` panics when nobody reads any more (`canopy search … | head -1`); a command ends
-//! quietly then, as other tools do.
+//! quietly then, as other tools do. `eprintln!` panics too; what is said aside is lost then, and the work goes on.
 
 use std::{
     fmt::Arguments,
-    io::{ErrorKind, Write, stdout},
+    io::{ErrorKind, Write, stderr, stdout},
     process::exit,
 };
 
@@ -14,9 +14,19 @@ pub fn write(text: Arguments<'_>) {
         if error.kind() == ErrorKind::BrokenPipe {
             exit(0);
         }
-        eprintln!("error: standard output: {error}");
+        write_aside(format_args!("error: standard output: {error}\n"));
         exit(1);
     }
+}
+
+/// Writes to standard error, where somebody reads it.
+pub fn write_aside(text: Arguments<'_>) {
+    let _nobody_reads = stderr().lock().write_fmt(text);
+}
+
+/// A line on standard error.
+macro_rules! aside {
+    ($($text:tt)*) => { $crate::say::write_aside(format_args!("{}\n", format_args!($($text)*))) };
 }
 
 /// A line on standard output.
@@ -25,4 +35,5 @@ macro_rules! say {
     ($($text:tt)*) => { $crate::say::write(format_args!("{}\n", format_args!($($text)*))) };
 }
 
+pub(crate) use aside;
 pub(crate) use say;

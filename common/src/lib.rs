@@ -2,6 +2,7 @@
 //! the product reaches time, dice, sockets and the environment.
 
 pub mod admin;
+pub mod bounded;
 pub mod clock;
 pub mod collections;
 pub mod config;

@@ -1,9 +1,9 @@
 //! `canopy corpus create|list|set-schema`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use canopy_common::ids::valid_name;
+use canopy_common::{bounded, ids::valid_name};
 use canopy_format::{
     schema::Schema,
     store::{Corpus, Ordering, VersionStore},
@@ -67,8 +67,9 @@ pub enum Command {
 }
 
 /// Reads a schema file.
-pub fn read_schema(path: &PathBuf) -> Result<Schema> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("{} can't be read", path.display()))?;
+pub fn read_schema(path: &Path) -> Result<Schema> {
+    let text = bounded::text(path, bounded::MOST_SETTINGS)
+        .with_context(|| format!("{} can't be read", path.display()))?;
     Schema::from_toml(&text).with_context(|| path.display().to_string())
 }
 
@@ -79,7 +80,7 @@ pub async fn run(command: Command) -> Result<()> {
             if !valid_name(&name) {
                 bail!("{name:?} is not a corpus name; hint: 1 to 64 of a-z, 0-9, - and _, such as web");
             }
-            let schema = schema.as_ref().map_or_else(|| Ok(Schema::web()), read_schema)?;
+            let schema = schema.as_deref().map_or_else(|| Ok(Schema::web()), read_schema)?;
             let ordering = match ordering {
                 OrderingArg::Log => Ordering::Log,
                 OrderingArg::Producer => Ordering::Producer,

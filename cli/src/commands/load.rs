@@ -24,7 +24,7 @@ use self::tally::{End, Tally, end};
 use crate::{
     http::encode,
     queries,
-    say::{self, say},
+    say::{self, aside, say},
 };
 
 /// `canopy load`.
@@ -165,7 +165,7 @@ pub async fn run(args: Args) -> Result<()> {
         )
     })?);
     if !args.json {
-        eprintln!("asking {} for {:?} …", args.root, args.duration.0);
+        aside!("asking {} for {:?} …", args.root, args.duration.0);
     }
     let start = Instant::now();
     let tally = match args.closed {

@@ -20,7 +20,7 @@ use super::roles::Signals;
 use crate::{
     config::{Config, Loaded},
     http::{Client, encode},
-    say::{self, say},
+    say::{self, aside, say},
     show,
     tree::{Surroundings, Tree},
 };
@@ -115,7 +115,7 @@ async fn build_sample(store: &VersionStore, dir: &Path, quiet: bool) -> Result<(
             return Ok(());
         }
         Err(StoreError::NoVersionYet(_)) => {}
-        Err(error) if error.of_the_version() => eprintln!("{error}; building the sample again"),
+        Err(error) if error.of_the_version() => aside!("{error}; building the sample again"),
         Err(error) => return Err(error.into()),
     }
     let input = dir.join("sample.jsonl.gz");

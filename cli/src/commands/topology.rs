@@ -10,7 +10,11 @@ use comfy_table::{Table, presets};
 use serde_json::Value;
 
 use super::roles::{self, RoleArgs};
-use crate::{control::Service, say::say, show, store};
+use crate::{
+    control::Service,
+    say::{aside, say},
+    show, store,
+};
 
 /// `canopy topology`.
 #[derive(clap::Args)]
@@ -224,7 +228,7 @@ async fn place(args: PlaceArgs, dry_run: bool, of: Option<String>) -> Result<()>
     if args.shards > 0
         && let Some(note) = store::knows(args.service.config(), &args.corpus).await?
     {
-        eprintln!("note: {note}");
+        aside!("note: {note}");
     }
     let PlaceArgs { corpus, group, replicas, shards, remove, .. } = args.clone();
     let wish = |dry_run, plan| {

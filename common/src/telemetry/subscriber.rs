@@ -39,11 +39,14 @@ pub fn init(config: &TelemetryConfig, service: &str) -> Result<Exporting, String
         LogFormat::Text => Box::new(
             tracing_subscriber::fmt::layer()
                 .with_writer(std::io::stderr)
+                // It says so with a macro that panics when nobody reads any more.
+                .log_internal_errors(false)
                 .with_ansi(std::io::stderr().is_terminal())
                 .with_filter(filter),
         ),
         LogFormat::Json => {
-            Box::new(tracing_subscriber::fmt::layer().json().with_writer(std::io::stderr).with_filter(filter))
+            let layer = tracing_subscriber::fmt::layer().json().log_internal_errors(false);
+            Box::new(layer.with_writer(std::io::stderr).with_filter(filter))
         }
     };
     let installed = tracing_subscriber::registry().with(lines).with(traces).try_init();

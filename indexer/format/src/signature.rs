@@ -11,6 +11,7 @@
 use std::{fmt, path::Path, sync::Arc};
 
 use base64::{Engine, engine::general_purpose::STANDARD as BASE64};
+use canopy_common::bounded;
 use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
 use serde::{Deserialize, Serialize};
 
@@ -225,14 +226,7 @@ fn invalid(field: &'static str, reason: String) -> Error {
 }
 
 fn text(path: &Path) -> Result<String> {
-    let size = std::fs::metadata(path).map_err(|source| Error::io(path, source))?.len();
-    if size > MAX_FILE {
-        return Err(invalid(
-            "key",
-            format!("{} has {size} bytes; a key file has at most {MAX_FILE}", path.display()),
-        ));
-    }
-    std::fs::read_to_string(path).map_err(|source| Error::io(path, source))
+    bounded::text(path, MAX_FILE).map_err(|source| Error::io(path, source))
 }
 
 /// What is between the lines of a PEM text.

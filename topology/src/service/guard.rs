@@ -5,9 +5,9 @@
 //! service), or a node that joins the wrong one, or that is none and says what it likes. Rules: names are compared where both sides have one, and of nodes also where one
 //! has none; the token is compared in a time that does not depend on where it differs, and is never logged.
 
-use std::fs;
+use std::path::Path;
 
-use canopy_common::config::Secret;
+use canopy_common::{bounded, config::Secret};
 use tonic::metadata::{MetadataMap, MetadataValue};
 
 use crate::{
@@ -43,7 +43,7 @@ fn read(key: &str, path: &str) -> Result<Option<Secret>> {
     if path.is_empty() {
         return Ok(None);
     }
-    let text = fs::read_to_string(path)
+    let text = bounded::text(Path::new(path), bounded::MOST_SECRET)
         .map_err(|source| Error::Io { what: format!("topology.{key} {path}"), source })?;
     let token = Secret::new(&text);
     if token.reveal().chars().count() < SHORTEST || !token.reveal().chars().all(|c| c.is_ascii_graphic()) {
@@ -140,6 +140,8 @@ fn same_bytes(one: &[u8], other: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use canopy_common::error::{Classify, ErrorClass};
 
     use super::*;

@@ -13,7 +13,7 @@ use indicatif::ProgressBar;
 
 use super::{super::corpus::read_schema, bar, keygen, warmup};
 use crate::{
-    say::{self, say},
+    say::{self, aside, say},
     show,
     store::StoreArgs,
 };
@@ -105,7 +105,7 @@ fn cut(token: &str) -> Result<std::collections::BTreeMap<u32, u64>> {
 /// Runs it.
 pub async fn run(args: Args) -> Result<()> {
     let store = args.store.open()?;
-    let schema = args.schema.as_ref().map(read_schema).transpose()?;
+    let schema = args.schema.as_deref().map(read_schema).transpose()?;
     let mut request = BuildRequest {
         schema,
         shards: args.shards,
@@ -204,7 +204,7 @@ impl Progress for Bars {
     fn end(&self, stage: Stage, took: Duration) {
         self.bar.lock().finish_and_clear();
         if !self.quiet && !std::io::stderr().is_terminal() {
-            eprintln!("{stage}: {:.1} s", took.as_secs_f64());
+            aside!("{stage}: {:.1} s", took.as_secs_f64());
         }
     }
 }

@@ -11,7 +11,7 @@ use canopy_format::{
 };
 use canopy_indexer::build::MAX_WARMUP_BYTES;
 
-use crate::queries;
+use crate::{queries, say::aside};
 
 /// The queries of a file for a corpus.
 pub fn read(path: &Path, corpus: &str) -> Result<Vec<String>> {
@@ -54,7 +54,7 @@ fn chosen(queries: Vec<String>) -> Vec<String> {
     if kept.len() < given && given <= 2 * MAX_WARMUP {
         tracing::debug!(given, kept = kept.len(), "warm-up queries chosen");
     } else if kept.len() < given {
-        eprintln!("{} of {given} warm-up queries are taken, the first ones", kept.len());
+        aside!("{} of {given} warm-up queries are taken, the first ones", kept.len());
     }
     kept
 }

@@ -1,9 +1,10 @@
 //! Plans of rollouts: read from a file with their judged queries, checked before anything is sent, and printed when they are tried
 //! dry. Errors name file, line and field.
 
-use std::path::Path;
+use std::{io::ErrorKind, path::Path};
 
 use anyhow::{Context, Result, anyhow};
+use canopy_common::bounded;
 use canopy_topology::{
     gates::judged::{Judged, MOST_BYTES},
     rollout::Policy,
@@ -16,7 +17,7 @@ use crate::{say::say, show::bytes};
 /// A plan as the service reads it: its `judged` names a file, whose text takes the name's place.
 pub fn read(file: &Path) -> Result<String> {
     let not_a_plan = || format!("{} is not a rollout plan", file.display());
-    let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
+    let text = bounded::text(file, bounded::MOST_SETTINGS).with_context(|| file.display().to_string())?;
     let mut plan: toml::Table = toml::from_str(&text).with_context(not_a_plan)?;
     let judged = plan.remove("judged");
     let mut policy = Policy::deserialize(plan).with_context(not_a_plan)?;
@@ -32,11 +33,13 @@ pub fn read(file: &Path) -> Result<String> {
 
 fn read_judged(file: &Path) -> Result<Judged> {
     let name = || file.display().to_string();
-    let bytes = std::fs::metadata(file).with_context(name)?.len();
-    if bytes > MOST_BYTES as u64 {
-        return Err(anyhow!("{bytes} bytes; the limit is {MOST_BYTES}: judge fewer queries").context(name()));
-    }
-    let judged = Judged::from(std::fs::read_to_string(file).with_context(name)?.as_str());
+    let text = bounded::text(file, MOST_BYTES as u64).map_err(|error| match error.kind() {
+        ErrorKind::FileTooLarge => {
+            anyhow!("more than {MOST_BYTES} bytes, which is the limit: judge fewer queries")
+        }
+        _ => error.into(),
+    });
+    let judged = Judged::from(text.with_context(name)?.as_str());
     let count = judged.queries().map_err(|reason| anyhow!(reason)).with_context(name)?.len();
     if count == 0 {
         return Err(

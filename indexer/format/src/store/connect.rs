@@ -6,6 +6,7 @@
 
 use std::{path::Path, sync::Arc};
 
+use canopy_common::bounded;
 use object_store::{
     BackoffConfig, ClientOptions, ObjectStore, RetryConfig, aws::AmazonS3Builder, local::LocalFileSystem,
     path::Path as ObjectPath, prefix::PrefixStore,
@@ -108,10 +109,9 @@ fn key(field: &'static str, file: &str, given: &str) -> Result<String> {
     }
     let path = Path::new(file);
     let unread = |source| Error::Invalid { field, reason: format!("{file} can't be read: {source}") };
-    let size = std::fs::metadata(path).map_err(unread)?.len();
-    let text = std::fs::read_to_string(path).map_err(unread)?;
+    let text = bounded::text(path, MAX_KEY).map_err(unread)?;
     let text = text.trim();
-    if size > MAX_KEY || text.is_empty() || text.contains(char::is_whitespace) {
+    if text.is_empty() || text.contains(char::is_whitespace) {
         return Err(Error::Invalid { field, reason: format!("{file} holds no key: one word is expected") });
     }
     Ok(text.to_owned())

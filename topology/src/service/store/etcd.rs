@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
-use canopy_common::config::Secret;
+use canopy_common::{bounded, config::Secret};
 use etcd_client::{
     Client, Compare, CompareOp, ConnectOptions, DeleteOptions, GetOptions, KvClient, SortOrder, SortTarget,
     Txn, TxnOp, TxnOpResponse,
@@ -46,7 +46,7 @@ impl Etcd {
         let mut user = None;
         if !config.store_user.is_empty() {
             let path = Path::new(&config.store_password_file);
-            let password = std::fs::read_to_string(path).map_err(|source| {
+            let password = bounded::text(path, bounded::MOST_SECRET).map_err(|source| {
                 let what = format!("topology.store_password_file {}", path.display());
                 Error::Io { what, source }
             })?;

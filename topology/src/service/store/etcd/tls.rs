@@ -6,9 +6,9 @@
 //! file. Rules: the files are looked at before the service starts, and read again for each connection, so that they
 //! can be exchanged while it runs; what is in the key's file is never shown.
 
-use std::{fs, path::Path};
+use std::{io::ErrorKind, path::Path};
 
-use canopy_common::config::Secret;
+use canopy_common::{bounded, config::Secret};
 use etcd_client::{Certificate, Identity, TlsOptions};
 
 use crate::{
@@ -67,11 +67,13 @@ fn pem(key: &str, path: &str, what: &str) -> Result<Secret> {
         let message = format!("{key} {path} {reason}");
         Err(Error::invalid(key, message))
     };
-    let bytes = fs::metadata(Path::new(path)).map_err(failed)?.len();
-    if bytes > MOST {
-        return wrong(format!("has {bytes} bytes; at most {MOST} are read"));
-    }
-    let text = Secret::new(&fs::read_to_string(path).map_err(failed)?);
+    let text = match bounded::text(Path::new(path), MOST) {
+        Ok(text) => Secret::new(&text),
+        Err(error) if error.kind() == ErrorKind::FileTooLarge => {
+            return wrong(format!("has more than {MOST} bytes; at most so many are read"));
+        }
+        Err(error) => return Err(failed(error)),
+    };
     // Keys are also called RSA or EC PRIVATE KEY.
     let sections = text.reveal().matches("-----BEGIN ").count();
     let begins = |line: &str| {
