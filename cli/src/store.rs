@@ -31,6 +31,12 @@ impl StoreArgs {
         Self { store: Some(url.to_owned()), store_config: None }
     }
 
+    /// The same, with what a configuration file of the tree says where none was named for the store.
+    pub fn or_by(&self, file: Option<&Path>) -> Self {
+        let named = self.store_config.clone().or_else(|| file.map(Path::to_owned));
+        Self { store_config: named, ..self.clone() }
+    }
+
     /// Reached as a configuration file says.
     #[cfg(test)]
     pub fn by(self, file: &Path) -> Self {

@@ -2,7 +2,10 @@
 //! hold or should hold, that a rollout goes to or comes from, and the one before, to which a rollback goes. In a remote store it
 //! also removes what builds and copies that died have left, when that is two days old.
 //!
-//! The failure this prevents: a rollout that begins while versions are removed, to one that is gone a moment later. Rule: right
+//! Only versions that can be served count as the newest: readable, with every file, and trusted by the store's keys. What can't
+//! be is named with its reason and stays, because a mistyped key makes every version look so; --broken names those that go.
+//!
+//! The failures this prevents: damaged versions that are kept in the place of good ones, until no good one is left; and a rollout that begins while versions are removed, to one that is gone a moment later. Rule: right
 //! before a version is removed the service is asked, and from its answer on either the version stays or nothing goes to it; it is
 //! told when the version is gone. Broken off in between, the next run goes on: what is marked is removed,
 //! or told of when it is gone or stays after all.
@@ -14,6 +17,7 @@ use canopy_common::{
     clock::{System, WallClock},
     ids::Version,
 };
+use canopy_format::store::PassedOver;
 use canopy_proto::topology::{ReleaseVersion, command_request::Command, show_request::What};
 use serde_json::{Value, json};
 
@@ -35,9 +39,12 @@ pub struct Args {
     corpus: String,
     #[command(flatten)]
     store: StoreArgs,
-    /// How many of the newest versions stay
+    /// How many of the newest versions that can be served stay
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     keep: u32,
+    /// Removes also these, which can't be served: damaged, or signed by nobody who is trusted
+    #[arg(long, value_name = "VERSION", value_delimiter = ',')]
+    broken: Vec<u64>,
     #[command(flatten)]
     service: Service,
     /// No topology service knows who serves from this store: only --keep protects
@@ -53,8 +60,10 @@ pub struct Args {
 
 /// Runs it.
 pub async fn run(args: Args) -> Result<()> {
-    let store = args.store.open()?;
-    let versions = store.versions(&args.corpus).await?;
+    // The keys of the tree's file say what its nodes take.
+    let store = args.store.or_by(args.service.config()).open()?;
+    let (servable, others) = store.told_apart(&args.corpus).await?;
+    let broken = broken(&args.broken, &servable, &others)?;
     let client = if args.without_service { None } else { Some(args.service.client()?) };
     let (mut needed, mut removing) = (BTreeSet::new(), BTreeSet::new());
     if let Some(client) = &client {
@@ -75,7 +84,8 @@ pub async fn run(args: Args) -> Result<()> {
         None => Ok(None),
         Some(client) => release(client, &args.corpus, version, removed).await,
     };
-    let surplus = surplus(&versions, args.keep as usize, &needed);
+    let mut surplus = surplus(&servable, args.keep as usize, &needed);
+    surplus.extend(broken.iter().filter(|version| !needed.contains(version)));
     let (mut removed, kept_back) = if args.dry_run {
         (surplus.into_iter().map(|version| (version, 0)).collect(), Vec::new())
     } else {
@@ -89,25 +99,34 @@ pub async fn run(args: Args) -> Result<()> {
     // Two days: longer than any build or copy takes.
     let before = System.now_us() - 2 * 24 * 3600 * 1_000_000;
     removed.extend(store.remove_abandoned(&args.corpus, before, args.dry_run).await?);
-    print(&args, &versions, &needed, &removed, &kept_back);
+    let stay = others.into_iter().filter(|other| removed.iter().all(|(gone, _)| *gone != other.version));
+    let seen = Seen { servable, others: stay.collect(), needed };
+    print(&args, &seen, &removed, &kept_back);
     Ok(())
 }
 
+/// What there was.
+struct Seen {
+    servable: Vec<Version>,
+    /// Those that can't be served and stay.
+    others: Vec<PassedOver>,
+    needed: BTreeSet<Version>,
+}
+
 /// What went, and what stays.
-fn print(
-    args: &Args,
-    versions: &[Version],
-    needed: &BTreeSet<Version>,
-    removed: &[(Version, u64)],
-    kept_back: &[(Version, String)],
-) {
+fn print(args: &Args, seen: &Seen, removed: &[(Version, u64)], kept_back: &[(Version, String)]) {
     if args.json {
         let list: Vec<Value> =
             removed.iter().map(|(version, bytes)| json!({ "version": version, "bytes": bytes })).collect();
         let kept: Vec<&Version> = kept_back.iter().map(|(version, _)| version).collect();
-        say!("{:#}", json!({ "removed": list, "needed": needed, "kept": kept, "dry_run": args.dry_run }));
+        let Seen { others, needed, .. } = seen;
+        let said = json!({
+            "removed": list, "needed": needed, "kept": kept, "not_servable": others, "dry_run": args.dry_run
+        });
+        say!("{said:#}");
         return;
     }
+    let versions = &seen.servable;
     let gone = removed.iter().filter(|(version, _)| versions.contains(version)).count();
     for (version, bytes) in removed {
         if args.dry_run {
@@ -119,7 +138,17 @@ fn print(
     for (version, reason) in kept_back {
         say!("kept {version}: {reason}");
     }
-    say!("{} of {} versions stay", versions.len() - gone, versions.len());
+    for PassedOver { version, reason } in &seen.others {
+        let reason = show::plain(reason);
+        say!("kept {version}, which can't be served and does not count: {reason}");
+    }
+    if let [first, ..] = seen.others.as_slice() {
+        say!(
+            "hint: `canopy index list` tells what to do about them; --broken {} removes it, once a newer version is there",
+            first.version.0
+        );
+    }
+    say!("{} of {} versions that can be served stay", versions.len() - gone, versions.len());
 }
 
 /// Removes versions one by one, each only once the service has let go of it, and tells the service then. Those that went with
@@ -175,9 +204,104 @@ fn surplus(versions: &[Version], keep: usize, needed: &BTreeSet<Version>) -> Vec
     versions[..older].iter().filter(|version| !needed.contains(version)).copied().collect()
 }
 
+/// Those that --broken names. Errors: one can be served, is not there, or is the newest, whose number the next one is above.
+fn broken(named: &[u64], servable: &[Version], others: &[PassedOver]) -> Result<Vec<Version>> {
+    let newest = servable.iter().chain(others.iter().map(|other| &other.version)).max();
+    for version in named.iter().copied().map(Version) {
+        if servable.contains(&version) {
+            bail!("--broken: {version} can be served; nothing was removed");
+        }
+        if others.iter().all(|other| other.version != version) {
+            bail!("--broken: there is no {version}; nothing was removed");
+        }
+        if newest == Some(&version) {
+            bail!(
+                "--broken: {version} is the newest, and its number must not be given out again; nothing was removed; hint: build or \
+                 publish the next version first"
+            );
+        }
+    }
+    let named: BTreeSet<Version> = named.iter().copied().map(Version).collect();
+    Ok(named.into_iter().collect())
+}
+
 #[cfg(test)]
 mod tests {
+    use canopy_format::{
+        schema::Schema,
+        store::{Corpus, Ordering, VersionStore},
+    };
+
     use super::*;
+
+    fn args(url: &str, keep: u32, broken: &[u64]) -> Args {
+        Args {
+            corpus: "web".to_owned(),
+            store: StoreArgs::at(url),
+            keep,
+            broken: broken.to_vec(),
+            service: Service::of(None),
+            without_service: true,
+            dry_run: false,
+            json: true,
+        }
+    }
+
+    /// A store of whole versions, each of a build.
+    async fn built(directory: &std::path::Path, versions: u64) -> VersionStore {
+        let store = VersionStore::open(&directory.join("store").display().to_string(), true).unwrap();
+        let (name, schema) = ("web".to_owned(), Schema::web());
+        store.create_corpus(&Corpus { name, schema, partitions: 4, ordering: Ordering::Log }).await.unwrap();
+        let input = directory.join("pages.jsonl");
+        std::fs::write(
+            &input,
+            "{\"url\": \"https://example.org/\", \"title\": \"fox\", \"body\": \"red\"}\n",
+        )
+        .unwrap();
+        for _ in 0..versions {
+            let request = canopy_indexer::build::BuildRequest {
+                shards: Some(1),
+                memory: canopy_indexer::build::MIN_MEMORY,
+                ..canopy_indexer::build::BuildRequest::new(store.clone(), "web", vec![input.clone()])
+            };
+            canopy_indexer::build::run(request).await.unwrap();
+        }
+        store
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_served_neither_counts_nor_goes_unless_it_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = built(directory.path(), 6).await;
+        let url = directory.path().join("store").display().to_string();
+        let file = |version: u64, name: &str| store.version_dir("web", Version(version)).unwrap().join(name);
+        // Cut, without a shard's files, and no manifest at all.
+        let manifest = std::fs::read(file(5, "manifest.json")).unwrap();
+        std::fs::write(file(5, "manifest.json"), &manifest[..manifest.len() / 2]).unwrap();
+        std::fs::write(file(6, "manifest.json"), "{").unwrap();
+        std::fs::remove_dir_all(file(3, "shards")).unwrap();
+        let there =
+            async || store.versions("web").await.unwrap().iter().map(|version| version.0).collect::<Vec<_>>();
+        run(args(&url, 2, &[])).await.unwrap();
+        assert_eq!(there().await, [2, 3, 4, 5, 6]);
+        for (named, why) in [(4, "can be served"), (1, "no v1"), (6, "is the newest")] {
+            let error = run(args(&url, 1, &[3, named])).await.unwrap_err().to_string();
+            assert!(error.contains(why) && error.contains("nothing was removed"), "{error}");
+            assert_eq!(there().await, [2, 3, 4, 5, 6]);
+        }
+        run(args(&url, 1, &[3, 5])).await.unwrap();
+        assert_eq!(there().await, [4, 6]);
+        // Nobody's signature is trusted: nothing can be served, and nothing goes.
+        let (config, key) =
+            (directory.path().join("c.toml"), canopy_format::signature::SigningKey::from_seed(&[1; 32]));
+        let text = format!("[store]\nverify_keys = [{:?}]", key.unwrap().public().to_base64());
+        std::fs::write(&config, text).unwrap();
+        let untrusting = Args { store: StoreArgs::at(&url).by(&config), ..args(&url, 1, &[]) };
+        run(untrusting).await.unwrap();
+        assert_eq!(there().await, [4, 6]);
+        let (servable, others) = store.told_apart("web").await.unwrap();
+        assert_eq!((servable, others[0].version), (vec![Version(4)], Version(6)));
+    }
 
     #[test]
     fn the_newest_and_the_needed_stay() {

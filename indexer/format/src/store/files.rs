@@ -133,6 +133,21 @@ impl VersionStore {
         Ok(found.into_iter().flatten().collect())
     }
 
+    /// What is wrong with the statistics of a version, if anything; more than `most` bytes are not read.
+    pub async fn statistics_flaw(
+        &self,
+        corpus: &str,
+        version: Version,
+        most: u64,
+    ) -> Result<Option<DamagedFile>> {
+        let file = self.manifest(corpus, version).await?.statistics.file;
+        if file.bytes > most {
+            return Ok(None);
+        }
+        let flaw = self.flaw(&file, &object(corpus, version, &file.path), &|_| ()).await?;
+        Ok(flaw.map(|reason| DamagedFile { file, reason }))
+    }
+
     /// What is wrong with a file, if anything.
     async fn flaw(
         &self,

@@ -9,7 +9,11 @@
 //! counts, because every node must come to the same version; a damaged shard is the leaf's own affair. A pinned version
 //! is served or it is an error.
 
+use std::collections::BTreeMap;
+
 use canopy_common::ids::Version;
+use futures::TryStreamExt;
+use object_store::{ObjectStore, path::Path};
 use serde::Serialize;
 
 use super::{VersionStore, object};
@@ -53,6 +57,55 @@ impl VersionStore {
     /// The version that a build goes on from: the newest whose manifest can be read.
     pub async fn to_build_on(&self, corpus: &str) -> Result<Found> {
         self.newest(corpus, false).await
+    }
+
+    /// Complete versions, oldest first, told apart: those that a node with this store's keys can serve, with every file of their
+    /// length, and those that it can't, with the reason.
+    pub async fn told_apart(&self, corpus: &str) -> Result<(Vec<Version>, Vec<PassedOver>)> {
+        let (mut servable, mut others) = (Vec::new(), Vec::new());
+        for version in self.versions(corpus).await? {
+            match self.fault(corpus, version).await {
+                Ok(None) => servable.push(version),
+                Ok(Some(fault)) => others.push(PassedOver { version, reason: fault.to_string() }),
+                // Removed a moment ago.
+                Err(Error::NoVersion { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok((servable, others))
+    }
+
+    /// What is wrong with a version: it can't be read, is not trusted, is analysed by other rules, or lacks files; `None`: nothing,
+    /// as far as its table and the lengths of its files say. Errors: the store can't be asked, or there is no such version.
+    pub async fn fault(&self, corpus: &str, version: Version) -> Result<Option<Error>> {
+        let judged = async {
+            let manifest = self.good(corpus, version, true).await?;
+            self.complete(&manifest).await
+        };
+        match judged.await {
+            Ok(()) => Ok(None),
+            Err(error) if error.of_the_version() => Ok(Some(error)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether every file is there with its length. By one listing: asking for each would take a call of its own.
+    async fn complete(&self, manifest: &Manifest) -> Result<()> {
+        let (corpus, version) = (&manifest.corpus, manifest.version);
+        let directory = Path::from(Self::version_path(corpus, version));
+        let found: Vec<_> = self.objects.list(Some(&directory)).try_collect().await?;
+        let found: BTreeMap<Path, u64> =
+            found.into_iter().map(|object| (object.location, object.size)).collect();
+        for file in manifest.files() {
+            let path = object(corpus, version, &file.path);
+            let reason = match found.get(&path) {
+                Some(bytes) if *bytes == file.bytes => continue,
+                Some(bytes) => format!("it has {bytes} bytes, the manifest says {}", file.bytes),
+                None => "it is missing".to_owned(),
+            };
+            return Err(Error::Damaged { file: path.to_string(), reason });
+        }
+        Ok(())
     }
 
     async fn newest(&self, corpus: &str, servable: bool) -> Result<Found> {
