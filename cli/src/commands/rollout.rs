@@ -15,15 +15,22 @@ use canopy_proto::topology::{
 use serde_json::Value;
 use show::cut;
 pub use show::lines;
+use tokio::time::Instant;
 
 use crate::{
     control::{Client, Service},
-    say::say,
+    failure::GaveUp,
+    say::{aside, say},
     store,
 };
 
 /// Between two looks of `watch`.
 const LOOK: Duration = Duration::from_millis(500);
+
+/// Longest that `watch` looks for a service that does not answer: one that is started anew is back sooner.
+const PATIENCE: Duration = Duration::from_mins(2);
+/// Largest file of statistics that is read before a rollout, bytes; larger ones are left to roots.
+const MOST_STATISTICS: u64 = 256 << 20;
 
 /// `canopy rollout`.
 #[derive(clap::Subcommand)]
@@ -32,7 +39,7 @@ pub enum Command {
     Start(StartArgs),
     /// Where the rollout of a corpus is, and how the last ones ended
     Status(CorpusArgs),
-    /// The same, until it has ended
+    /// The same, until it has ended. Exit status 1: it was stopped or turned back; 2: the service did not answer for two minutes
     Watch(CorpusArgs),
     /// Stop it where it is
     Pause(CorpusArgs),
@@ -119,6 +126,10 @@ pub struct RollbackArgs {
     /// Version; default: the one that served before
     #[arg(long)]
     to: Option<u64>,
+    /// The version that it turns back from: refused when that neither comes nor serves any more. Needed after a rollout that was
+    /// turned back, so that two who turn back the same one don't go back twice
+    #[arg(long, value_name = "VERSION")]
+    from: Option<u64>,
     /// Why, for the audit log
     #[arg(long, default_value = "no reason given")]
     reason: String,
@@ -149,16 +160,46 @@ pub async fn run(command: Command) -> Result<()> {
 
 /// Runs `canopy rollback`.
 pub async fn rollback(args: RollbackArgs) -> Result<()> {
-    let RollbackArgs { of, to, reason, at_once } = args;
+    let RollbackArgs { of, to, from, reason, at_once } = args;
     if let Some(to) = to {
         exists(&of.service, &of.corpus, to).await?;
     }
     let corpus = of.corpus.clone();
-    ask(&of, Asked::Rollback(Rollback { corpus, to: to.unwrap_or(0), reason, at_once })).await
+    let (to, from) = (to.unwrap_or(0), from.unwrap_or(0));
+    ask(&of, Asked::Rollback(Rollback { corpus, to, reason, at_once, from })).await
 }
 
 /// How many shards a version has, by group; empty: not known.
 type Shards = BTreeMap<String, u32>;
+
+/// The store of a command, where this machine can read it.
+fn seen_store(named: Option<&str>, service: &Service) -> Option<VersionStore> {
+    if named.is_none() && service.config().is_none() {
+        return None;
+    }
+    let settings = store::settings(named, service.config());
+    settings.and_then(|settings| store::open(&settings)).ok()
+}
+
+/// Refuses a version that this machine sees no node can serve: it can't be read, is not trusted, lacks files, or its statistics are
+/// not what was published. What can't be asked is the service's and the leaves' to find.
+async fn servable(store: &VersionStore, corpus: &str, version: u64) -> Result<()> {
+    let refused = |reason: String| {
+        let reason = crate::show::plain(&reason);
+        Err(anyhow!(
+            "v{version} of {corpus} can't be served, so nothing was started: {reason}; hint: `canopy index list` shows what can be"
+        ))
+    };
+    match store.fault(corpus, Version(version)).await {
+        Ok(None) => {}
+        Ok(Some(fault)) => return refused(fault.to_string()),
+        Err(_) => return Ok(()),
+    }
+    match store.statistics_flaw(corpus, Version(version), MOST_STATISTICS).await {
+        Ok(Some(flaw)) => refused(format!("{}: {}", flaw.file.path, flaw.reason)),
+        Ok(None) | Err(_) => Ok(()),
+    }
+}
 
 /// Whether the store of the configuration file has the version, and what shards it has there. Errors: it has not, and what it
 /// has. A store that this machine can't read says nothing: leaves and roots may.
@@ -219,6 +260,9 @@ async fn start(args: StartArgs) -> Result<()> {
         }
     };
     let mut shards = exists(&args.service, &args.corpus, version).await?;
+    if let Some(store) = seen_store(named, &args.service) {
+        servable(&store, &args.corpus, version).await?;
+    }
     if let (true, Some(store)) = (shards.is_empty(), &args.store) {
         shards = shards_in(&store::open(&store::settings(Some(store), None)?)?, &args.corpus, version).await;
     }
@@ -271,12 +315,38 @@ fn show(args: &CorpusArgs, corpus: &Value) {
     }
 }
 
+/// The corpus; a service that does not answer, because it is started anew, is asked again for a while. Gives up with a status of
+/// its own: a rollout that nobody can look at is not one that was turned back.
+async fn looked_up(client: &Client, name: &str) -> Result<Value> {
+    let end = Instant::now() + PATIENCE;
+    let mut told = false;
+    loop {
+        let error = match corpus(client, name).await {
+            Ok(found) => return Ok(found),
+            Err(error) => error,
+        };
+        if Instant::now() >= end {
+            return Err(error.context(GaveUp));
+        }
+        if !told {
+            aside!("{}; asking again for {} s", crate::failure::line(&error), PATIENCE.as_secs());
+            told = true;
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
 /// Prints each change until the new version serves all queries. Fails when it is stopped or was turned back.
 async fn watch(args: &CorpusArgs) -> Result<()> {
     let client = args.service.client()?;
+    // What is mistyped is told at once.
+    let mut found = Some(corpus(&client, &args.corpus).await?);
     let mut printed = Vec::new();
     loop {
-        let mut corpus = corpus(&client, &args.corpus).await?;
+        let mut corpus = match found.take() {
+            Some(found) => found,
+            None => looked_up(&client, &args.corpus).await?,
+        };
         // Time that goes by is no change.
         if let Some(rollout) = corpus["rollout"].as_object_mut() {
             rollout.remove("left_ms");

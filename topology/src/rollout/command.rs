@@ -220,6 +220,44 @@ impl Turn {
 }
 
 impl State {
+    /// Whether a rollback turns back what whoever asks for it saw. Errors: that is gone by now; or he named neither what he turns back
+    /// from nor where to, and the last rollout was turned back already: he may mean that one, and would go one version too far.
+    pub(super) fn turns_back(&self, to: Option<Version>, from: Option<Version>) -> Result<(), String> {
+        let (coming, serves) = (self.active.as_ref(), self.live);
+        let said =
+            |version: Option<Version>| version.map_or_else(|| "no version".to_owned(), |it| it.to_string());
+        match (from, coming) {
+            (Some(from), Some(coming)) if from != coming.request.to => Err(format!(
+                "{from} is not what a rollback turns back now: {} is under way ({}), and {} serves; nothing was changed",
+                coming.request.to,
+                coming.label(),
+                said(serves)
+            )),
+            (Some(from), None) if Some(from) != serves => Err(format!(
+                "{from} does not serve any more, and is not rolled out: {} serves; nothing was changed",
+                said(serves)
+            )),
+            (None, None) if to.is_none() => match self.ended.last() {
+                // One without a version before it never began.
+                Some(last)
+                    if last.from.is_some()
+                        && !matches!(last.outcome, Outcome::Serving | Outcome::RolledBack) =>
+                {
+                    Err(format!(
+                        "{} was turned back already ({}: {}), and {} serves; to turn back from that too name it: --from {}",
+                        last.to,
+                        last.outcome.as_str(),
+                        last.reason,
+                        said(serves),
+                        serves.map_or(0, |it| it.0)
+                    ))
+                }
+                _ => Ok(()),
+            },
+            _ => Ok(()),
+        }
+    }
+
     /// What served before the last rollout. Errors: that was a rollback itself, so that twice the same command would be back
     /// and forth.
     pub(super) fn before(&self) -> Result<Version, String> {

@@ -60,6 +60,8 @@ pub enum Event {
     Rollback {
         /// Where to; `None`: what served before.
         to: Option<Version>,
+        /// What whoever asks saw come or serve; `None`: he did not say.
+        from: Option<Version>,
         /// Who.
         by: String,
         /// Why.

@@ -57,7 +57,12 @@ impl Turn {
             Event::Resume { by, accept, .. } => self.resume(&by, accept),
             Event::Abort { by } => self.abort(&by),
             Event::Withdraw { by } => self.withdraw(&by),
-            Event::Rollback { to, by, reason, policy } => self.rollback(to, by, &reason, policy),
+            Event::Rollback { to, from, by, reason, policy } => {
+                if let Err(reason) = self.state.turns_back(to, from) {
+                    return self.refuse(reason);
+                }
+                self.rollback(to, by, &reason, policy);
+            }
             Event::Release { version, by } => self.release(version, &by),
             Event::Released { version } => drop(self.state.removing.remove(&version)),
             Event::Placed(placed) => self.place(placed),

@@ -75,7 +75,7 @@ pub(super) fn tick() -> Event {
 
 pub(super) fn rollback(to: Option<u64>) -> Event {
     let (by, reason) = ("ann".to_owned(), "wrong answers".to_owned());
-    Event::Rollback { to: to.map(Version), by, reason, policy: quick() }
+    Event::Rollback { to: to.map(Version), from: None, by, reason, policy: quick() }
 }
 
 /// A tree and those who do as they are told.

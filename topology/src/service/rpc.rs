@@ -197,9 +197,10 @@ fn check(by: &str, command: Option<Command>) -> Result<Asked> {
         Some(Command::Abort(abort)) => event(abort.corpus, Event::Abort { by }),
         Some(Command::Rollback(back)) => {
             let to = (back.to > 0).then_some(Version(back.to));
+            let from = (back.from > 0).then_some(Version(back.from));
             let reason = plain(&back.reason);
             let policy = policy("", back.at_once)?;
-            event(back.corpus, Event::Rollback { to, by, reason, policy })
+            event(back.corpus, Event::Rollback { to, from, by, reason, policy })
         }
         Some(Command::Place(place)) => {
             if place.remove.len() > MOST_REMOVED {

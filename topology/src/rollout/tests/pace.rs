@@ -133,7 +133,7 @@ fn a_rollback_to_a_dropped_version_goes_step_by_step_or_at_once_and_twice_is_not
     assert_eq!(world.state, before);
     // By name it goes, and at once.
     let (by, reason, policy) = ("ann".to_owned(), "it was good".to_owned(), quick().first());
-    world.tell(Event::Rollback { to: Some(Version(2)), by, reason, policy });
+    world.tell(Event::Rollback { to: Some(Version(2)), from: None, by, reason, policy });
     assert!(said(&world).contains("as soon as it is loaded"), "{}", said(&world));
     world.tell(roots(&[1, 2])).load_all(2);
     assert_eq!(world.pins(), [(2, 10_000)]);
@@ -216,4 +216,41 @@ fn reasons_that_many_replicas_have_are_told_once() {
         panic!()
     };
     assert!(reason.contains("times)") && reason.contains("resume, or abort"), "{reason}");
+}
+
+#[test]
+fn two_who_turn_back_the_same_version_do_not_go_back_twice() {
+    let from = |from: u64| match rollback(None) {
+        Event::Rollback { to, by, reason, policy, .. } => {
+            Event::Rollback { to, from: Some(Version(from)), by, reason, policy }
+        }
+        other => other,
+    };
+    let mut world = World::new(1, 2);
+    served(&mut world, 2);
+    world.until(3, 50);
+    let coming = world.state.clone();
+    world.tell(from(2));
+    assert!(world.refused().unwrap().contains("v3 is under way"), "{:?}", world.effects);
+    assert_eq!(world.state, coming);
+    world.tell(Event::Abort { by: "ann".to_owned() });
+    while world.state.active.is_some() {
+        world.tell(tick());
+    }
+    let aborted = world.state.clone();
+    // The second one, a moment later: he means v3, and v2 is good.
+    for (event, said) in
+        [(rollback(None), "v3 was turned back already"), (from(3), "v3 does not serve any more")]
+    {
+        world.tell(event);
+        assert!(world.refused().unwrap().contains(said), "{:?}", world.effects);
+        assert_eq!(world.state, aborted);
+    }
+    // Who means v2 says so.
+    world.tell(from(2));
+    assert!(
+        world.refused().is_none() && said(&world).contains("v1 is not held any more"),
+        "{}",
+        said(&world)
+    );
 }

@@ -160,6 +160,7 @@ fn a_version_is_loaded_held_pinned_swapped_and_rolled_back() {
     }
     let rollback = Event::Rollback {
         to: None,
+        from: None,
         by: "bob".into(),
         reason: "empty pages".into(),
         policy: Policy::default(),
