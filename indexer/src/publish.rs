@@ -125,16 +125,32 @@ pub async fn run(request: &PublishRequest) -> Result<PublishReport> {
     // What was renumbered differs in its manifest; the claim is by what it came from.
     let whom = format!("copy of {}", blake3::hash(&table.bytes).to_hex());
     let kept = (!request.renumber).then_some(table.manifest.version);
-    if let Some(report) = already_there(request, &table, kept).await? {
-        return Ok(report);
+    for _ in 0..CLAIM_TRIES {
+        // Also when it was somebody else's a moment ago: he may have published it.
+        if let Some(report) = already_there(request, &table, kept).await? {
+            return Ok(report);
+        }
+        judge::signature(request, &table)?;
+        let Some((version, _hold)) = claim(request, kept, &whom).await? else { continue };
+        let plan = plan(request, table.clone(), version, parent, whom.clone())?;
+        match bring(request, &plan).await {
+            Ok(sent) => return Ok(report(&plan, sent, false)),
+            // In a remote store nobody is held off: the same copy, or another, was faster.
+            Err(Error::Format(FormatError::Exists(_))) if kept.is_some() => {}
+            Err(error) => return Err(error),
+        }
     }
-    judge::signature(request, &table)?;
-    let (version, _hold) = claim(request, kept, &whom).await?;
-    let plan = plan(request, table, version, parent, whom)?;
-    let sent = copy(request, &plan).await?;
-    read_back(request, &plan).await?;
+    let reason =
+        format!("its claim was taken away {CLAIM_TRIES} times; are builds running there without end?");
+    Err(Error::Invalid { field: "version", reason })
+}
+
+/// Sends it, reads it back and makes it visible; bytes that were sent.
+async fn bring(request: &PublishRequest, plan: &Plan) -> Result<u64> {
+    let sent = copy(request, plan).await?;
+    read_back(request, plan).await?;
     request.to.publish_signed(&plan.json, plan.signature.as_ref()).await?;
-    Ok(report(&plan, sent, false))
+    Ok(sent)
 }
 
 fn report(plan: &Plan, sent_bytes: u64, already_there: bool) -> PublishReport {
@@ -205,34 +221,28 @@ async fn already_there(
     Ok(Some(PublishReport { signed_anew: anew, ..report(&plan, 0, true) }))
 }
 
-/// Its number in the target, and the hold on it in a local store.
+/// Its number in the target, and the hold on it in a local store. `None`: a build took the claim for a dead one's, or the version was
+/// published since.
 async fn claim(
     request: &PublishRequest,
     kept: Option<Version>,
     whom: &str,
-) -> Result<(Version, Option<Hold>)> {
+) -> Result<Option<(Version, Option<Hold>)>> {
     let (to, corpus) = (&request.to, &request.corpus);
-    for _ in 0..CLAIM_TRIES {
-        let version = match kept {
-            Some(version) => {
-                to.claim_as(corpus, version, whom).await?;
-                version
-            }
-            None => to.claim_next_as(corpus, whom).await?,
-        };
-        if to.local().is_none() {
-            return Ok((version, None));
+    let version = match kept {
+        Some(version) => {
+            to.claim_as(corpus, version, whom).await?;
+            version
         }
-        // A build that begins takes what nobody holds for a dead one's.
-        let (store, name) = (to.clone(), corpus.clone());
-        let held = tokio::task::spawn_blocking(move || Hold::take(&store, &name, version)).await;
-        if let Some(hold) = held.map_err(|_| Error::Panicked)?? {
-            return Ok((version, Some(hold)));
-        }
+        None => to.claim_next_as(corpus, whom).await?,
+    };
+    if to.local().is_none() {
+        return Ok(Some((version, None)));
     }
-    let reason =
-        format!("its claim was taken away {CLAIM_TRIES} times; are builds running there without end?");
-    Err(Error::Invalid { field: "version", reason })
+    // A build that begins takes what nobody holds for a dead one's.
+    let (store, name) = (to.clone(), corpus.clone());
+    let held = tokio::task::spawn_blocking(move || Hold::take(&store, &name, version)).await;
+    Ok(held.map_err(|_| Error::Panicked)??.map(|hold| (version, Some(hold))))
 }
 
 /// Claims tried when builds take them away.

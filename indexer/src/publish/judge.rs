@@ -17,8 +17,13 @@ pub(super) async fn corpus(request: &PublishRequest, manifest: &Manifest) -> Res
     let theirs = match request.to.corpus(&request.corpus).await {
         Ok(theirs) => theirs,
         Err(FormatError::NoCorpus(_)) => {
-            let corpus = Corpus { schema: manifest.schema.clone(), ..ours };
-            return Ok(request.to.create_corpus(&corpus).await?);
+            let corpus = Corpus { schema: manifest.schema.clone(), ..ours.clone() };
+            match request.to.create_corpus(&corpus).await {
+                Ok(()) => return Ok(()),
+                // Somebody who publishes too was faster.
+                Err(FormatError::Exists(_)) => request.to.corpus(&request.corpus).await?,
+                Err(error) => return Err(error.into()),
+            }
         }
         Err(error) => return Err(error.into()),
     };

@@ -317,6 +317,26 @@ async fn into_a_directory_beside_builds_and_out_of_it_again() {
     assert_eq!(remote.latest("web").await.unwrap(), manifest);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn of_many_that_publish_one_version_each_finds_it_published() {
+    let source = Source::new().await;
+    let first = source.build(20).await;
+    let directory = tempfile::tempdir().unwrap();
+    let local = VersionStore::open(&directory.path().to_string_lossy(), true).unwrap();
+    let (_, remote) = memory();
+    for target in [local, remote] {
+        let requests: Vec<_> = (0..6).map(|_| source.to(&target)).collect();
+        let ended = futures::future::join_all(requests.iter().map(run)).await;
+        for report in ended {
+            assert_eq!(report.unwrap().version, first.version);
+        }
+        // Another one of that number was published meanwhile: that is said.
+        let other = Source::new().await;
+        other.build(30).await;
+        assert!(why(run(&other.to(&target)).await).contains("another v1"));
+    }
+}
+
 #[tokio::test]
 async fn signatures_go_along_and_what_readers_would_not_take_is_not_published() {
     let source = Source::new().await;
