@@ -47,7 +47,9 @@ pub enum Error {
     Indexer(#[from] canopy_indexer::error::Error),
     /// It does not fit.
     #[error(
-        "insufficient {what}: shard {shard} needs {need} and {free} are free; make room, or place it elsewhere"
+        "insufficient {what}: shard {shard} needs {} and {} are free; make room, or place it elsewhere",
+        amount(what, *need),
+        amount(what, *free)
     )]
     NoRoom {
         /// Of what: memory or disk (bytes), file handles, mapped files.
@@ -121,6 +123,15 @@ impl Error {
             Self::Invalid { .. } | Self::Indexer(_) => true,
             _ => false,
         }
+    }
+}
+
+/// So much of memory or disk with its unit; others are counted.
+fn amount(what: &str, n: u64) -> String {
+    match what {
+        "memory" | "disk" if n < 1 << 20 => format!("{n} bytes"),
+        "memory" | "disk" => format!("{:.1} MiB", n as f64 / f64::from(1 << 20)),
+        _ => n.to_string(),
     }
 }
 

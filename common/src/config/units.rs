@@ -20,12 +20,23 @@ const SIZES: [(&str, u64); 5] =
 fn parse(text: &str, units: &[(&str, u64)], example: &str) -> Result<u64, String> {
     let bad = || format!("{text:?} is not valid; write a number with a unit, such as {example}");
     let text = text.trim();
-    let (number, unit) =
-        units.iter().find_map(|(name, unit)| Some((text.strip_suffix(name)?, *unit))).ok_or_else(bad)?;
+    let found = units.iter().find_map(|(name, unit)| Some((text.strip_suffix(name)?, *unit)));
+    let Some((number, unit)) = found else {
+        let number = text.trim_end_matches(char::is_alphabetic);
+        let unit = &text[number.len()..];
+        if unit.is_empty() || number.trim().parse::<f64>().is_err() {
+            return Err(bad());
+        }
+        let known: Vec<&str> = units.iter().map(|(name, _)| *name).collect();
+        return Err(format!("{text:?}: {unit:?} is no unit that is known; there are {}", known.join(", ")));
+    };
     let value: f64 = number.trim().parse().map_err(|_| bad())?;
     let value = value * unit as f64;
-    if !(value.is_finite() && (0.0..=1e18).contains(&value)) {
+    if value.is_nan() || value < 0.0 {
         return Err(bad());
+    }
+    if value > 1e18 {
+        return Err(format!("{text:?} is more than can be; write less, such as {example}"));
     }
     Ok(value.round() as u64)
 }
@@ -102,6 +113,12 @@ mod tests {
         }
         for bad in ["350", "-1ms", "nans", "1e99s", "10 parsecs", ""] {
             assert!(bad.parse::<Time>().is_err(), "{bad}");
+        }
+        for (bad, why) in
+            [("100000d", "\"d\" is no unit"), ("1e30h", "is more than can be"), ("7", "with a unit")]
+        {
+            let said = bad.parse::<Time>().unwrap_err();
+            assert!(said.contains(why), "{said}");
         }
     }
 }

@@ -79,7 +79,7 @@ mod tests {
         let held = |memory, handles, mappings| Amounts { memory, handles, mappings };
         assert!(limits.admit(held(400, 8, 18), &entry).is_ok());
         for (held, words) in [
-            (held(401, 8, 18), "insufficient memory: shard main/3 needs 600 and 599 are free"),
+            (held(401, 8, 18), "insufficient memory: shard main/3 needs 600 bytes and 599 bytes are free"),
             (held(400, 9, 18), "insufficient file handles: shard main/3 needs 2 and 1 are free"),
             (held(400, 8, 21), "insufficient mapped files: shard main/3 needs 2 and 0 are free"),
         ] {

@@ -231,6 +231,10 @@ impl Control {
         }
         let mut known = self.placed_groups(&asked.corpus);
         let new = if asked.group.is_empty() { "main" } else { &asked.group };
+        if asked.shards > MOST_SHARDS {
+            let message = format!("{} shards; write 1 to {MOST_SHARDS}", asked.shards);
+            return Err(Error::invalid("shards", message));
+        }
         if asked.shards > 0 {
             let (numbers, _) = known.entry(new.to_owned()).or_default();
             if let Some((version, shard)) = self.kept(&asked.corpus, new, asked.shards) {
@@ -241,7 +245,7 @@ impl Control {
                 return Err(Error::invalid("shards", message));
             }
             numbers.retain(|number| *number < asked.shards);
-            numbers.extend(0..asked.shards.min(MOST_SHARDS + 1));
+            numbers.extend(0..asked.shards);
         }
         if known.is_empty() {
             let message =

@@ -93,7 +93,7 @@ async fn of_two_that_begin_at_once_one_gets_the_last_room_and_gives_it_back_when
     let limits = Amounts { memory: 100, handles: 9, mappings: 9 };
     board.reserve(&first, Version(1), &entry(0, 60), &limits).unwrap();
     let error = board.reserve(&second, Version(1), &entry(1, 60), &limits).unwrap_err().to_string();
-    assert!(error.contains("needs 60 and 40 are free"), "{error}");
+    assert!(error.contains("needs 60 bytes and 40 bytes are free"), "{error}");
     board.reserve(&first, Version(1), &entry(0, 60), &limits).expect("it does not stand in its own way");
     board.begin_anew(&first);
     assert_eq!(state(&board, &first), Some(State::Wanted));

@@ -36,10 +36,9 @@ async fn a_version_that_does_not_fit_beside_the_other_is_refused_and_one_that_is
         .await;
     let reason = leaf.lines(new.version)[0].last_error.clone();
     let free = one.max(other) + 10 - one;
-    assert!(
-        reason.contains(&format!("insufficient memory: shard main/0 needs {other} and {free} are free")),
-        "{reason}"
-    );
+    let shard = canopy_common::ids::ShardId::new("main", 0);
+    let said = crate::error::Error::NoRoom { what: "memory", shard, need: other, free }.to_string();
+    assert!(reason.contains(&said), "{reason}");
     let refused = Progress::Failed { reason, everywhere: false };
     assert_eq!(told(&leaf, new.version), [refused]);
     let at = std::mem::replace(&mut built.manifest, old.clone());
