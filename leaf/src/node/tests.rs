@@ -7,13 +7,14 @@ use std::{sync::Arc, time::Duration};
 
 use canopy_common::{
     error::{ErrorClass, Failure},
-    ids::{AttemptId, QueryId},
+    ids::{AttemptId, Epoch, QueryId, Version},
     request::Priority,
 };
 use canopy_proto::{
     SearchNode,
-    v1::{CancelRequest, Outcome, SearchReply, SearchRequest, ShardReply},
+    v1::{CancelRequest, Instead, Outcome, SearchReply, SearchRequest, ShardReply},
 };
+use canopy_topology::routing::{ALL_QUERIES, CorpusRouting, Pin, RoutingSnapshot};
 use futures::StreamExt;
 use tokio::time::Instant;
 
@@ -65,8 +66,16 @@ async fn what_is_not_held_says_why_and_costs_the_others_nothing() {
     assert_eq!([0, 1, 2].map(|at| replies[at].wrong_epoch), [0, epoch, 0], "and by which snapshot it goes");
     assert!(replies[2].reason.len() < 200, "{}", replies[2].reason);
     asked.version = 9;
-    let replies = outcomes(node.search(context(2, LONG), asked), 4).await;
+    let replies = outcomes(node.search(context(2, LONG), asked.clone()), 4).await;
     assert_eq!(replies[0].reason, "leaf-1 serves v1 of shard main/0, not v9");
+    assert_eq!(replies[0].instead, None, "no version is pinned");
+    let pins = vec![Pin { version: Version(1), share: ALL_QUERIES }];
+    let corpora = [("web".to_owned(), CorpusRouting { pins, ..CorpusRouting::default() })].into();
+    let epoch = Epoch(epoch + 1);
+    assert!(parts.routing.publish(RoutingSnapshot { epoch, corpora, ..RoutingSnapshot::default() }));
+    let replies = outcomes(node.search(context(3, LONG), asked), 4).await;
+    let instead = Some(Instead { version: 1, epoch: epoch.0 });
+    assert_eq!([0, 1].map(|at| replies[at].instead), [instead, None], "it has nothing of the second");
     assert_eq!(parts.metrics.in_flight.get(), 0);
 }
 

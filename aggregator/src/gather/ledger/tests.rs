@@ -97,6 +97,21 @@ fn two_failures_keep_the_graver_outcome_and_both_reasons_in_either_order() {
 }
 
 #[test]
+fn what_is_served_instead_is_kept_by_the_newest_snapshot_whichever_failure_is_graver() {
+    let told = |epoch| Some(v1::Instead { version: epoch, epoch });
+    for order in [[told(4), told(9), None], [None, told(9), told(4)]] {
+        let mut ledger = ledger(&[10]);
+        for (at, instead) in order.into_iter().enumerate() {
+            let outcomes = [Outcome::Unavailable, Outcome::Failed(ErrorClass::DataLoss), Outcome::Shed];
+            ledger.sent(&[0]);
+            ledger.refused(v1::ShardReply { instead, ..failure(0, outcomes[at].clone(), "why") });
+        }
+        ledger.give_up(0, || unreachable!("held"));
+        assert_eq!(ledger.into_replies().0[0].instead, told(9));
+    }
+}
+
+#[test]
 fn claims_beyond_the_manifest_are_clamped() {
     let mut ledger = ledger(&[10]);
     ledger.sent(&[0]);
