@@ -188,11 +188,7 @@ pub(crate) fn clean(store: &VersionStore, corpus: &str) -> Result<Vec<Leftover>>
 
 fn clean_one(directory: &Path) -> Result<bool> {
     let path = directory.join(CLAIM);
-    let Some(file) = open(&path)? else {
-        // A build that died while it cleaned up.
-        remove_empty(directory);
-        return Ok(false);
-    };
+    let Some(file) = open(&path)? else { return Ok(false) };
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => return Ok(false),
@@ -216,7 +212,8 @@ fn published(directory: &Path) -> Result<bool> {
     }
 }
 
-/// Empties a version's directory, the claim last, unless there is a manifest. The caller holds the claim's lock.
+/// Empties a version's directory, the claim last, unless there is a manifest. The caller holds the claim's lock. The
+/// directory stays: the next build may be about to claim in it.
 fn remove(directory: &Path) -> Result<()> {
     for path in list(directory)? {
         if published(directory)? {
@@ -229,14 +226,7 @@ fn remove(directory: &Path) -> Result<()> {
         removed.map_err(Error::io(&path))?;
     }
     let claim = directory.join(CLAIM);
-    fs::remove_file(&claim).map_err(Error::io(&claim))?;
-    remove_empty(directory);
-    Ok(())
-}
-
-/// An empty directory goes too; one that a build has begun to claim in is not empty, and whoever claims makes it anew.
-fn remove_empty(directory: &Path) {
-    let _somebody_is_there = fs::remove_dir(directory);
+    fs::remove_file(&claim).map_err(Error::io(&claim))
 }
 
 /// The claim, or the file beside it that it is made from.
