@@ -395,11 +395,11 @@ mod tests {
         let store = VersionStore::open(&url, true).unwrap();
         let (name, schema) = ("web".to_owned(), Schema::web());
         store.create_corpus(&Corpus { name, schema, partitions: 4, ordering: Ordering::Log }).await.unwrap();
-        let asked = async |service| {
+        let asked = async |service, version| {
             let args = StartArgs {
                 service,
                 corpus: "web".to_owned(),
-                version: None,
+                version,
                 store: None,
                 plan: None,
                 at_once: false,
@@ -409,8 +409,14 @@ mod tests {
             };
             crate::failure::line(&start(args).await.unwrap_err())
         };
-        let looked = asked(Service::of(Some(&file))).await;
+        let looked = asked(Service::of(Some(&file)), None).await;
         assert!(looked.contains("web has no complete version yet"), "{looked}");
-        assert!(asked(Service::of(None)).await.contains("which version? hint: --version N"));
+        assert!(asked(Service::of(None), None).await.contains("which version? hint: --version N"));
+        // One that `index list` shows as damaged is refused before anybody is asked.
+        let damaged = store.version_dir("web", Version(1)).unwrap();
+        std::fs::create_dir_all(&damaged).unwrap();
+        std::fs::write(damaged.join("manifest.json"), "{").unwrap();
+        let refused = asked(Service::of(Some(&file)), Some(1)).await;
+        assert!(refused.contains("v1 of web can't be served") && refused.contains("is damaged"), "{refused}");
     }
 }

@@ -42,7 +42,7 @@ pub struct Args {
     /// How many of the newest versions that can be served stay
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     keep: u32,
-    /// Removes also these, which can't be served: damaged, or signed by nobody who is trusted
+    /// Removes also these versions, which can't be served: damaged, or signed by nobody who is trusted
     #[arg(long, value_name = "VERSION", value_delimiter = ',')]
     broken: Vec<u64>,
     #[command(flatten)]

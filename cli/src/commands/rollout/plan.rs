@@ -35,7 +35,7 @@ fn read_judged(file: &Path) -> Result<Judged> {
     let name = || file.display().to_string();
     let text = bounded::text(file, MOST_BYTES as u64).map_err(|error| match error.kind() {
         ErrorKind::FileTooLarge => {
-            anyhow!("more than {MOST_BYTES} bytes, which is the limit: judge fewer queries")
+            anyhow!("it is too long; the limit is {MOST_BYTES} bytes: judge fewer queries")
         }
         _ => error.into(),
     });
@@ -108,6 +108,9 @@ mod tests {
         assert!(error.contains("judged.jsonl: line 8: q: it is on line 7 too"), "{error}");
         assert!(refused("", named).contains("it is empty"));
         assert!(refused(&" ".repeat(MOST_BYTES + 1), named).contains("the limit is 1048576"));
+        assert!(refused(&text, "judged = \"/dev/zero\"").contains("the limit is 1048576"));
+        let endless = crate::failure::line(&read(Path::new("/dev/zero")).unwrap_err());
+        assert!(endless.contains("/dev/zero: it has more than"), "{endless}");
         assert!(refused(&text, "judged = 3").contains("not the name of a file"));
         assert!(refused(&text, "bake = 3").contains("plan.toml is not a rollout plan: unknown field `bake`"));
         assert!(refused(&text, "max_unavailable = 0").contains("max_unavailable: 0 is not within"));
