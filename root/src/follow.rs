@@ -139,13 +139,11 @@ impl Follow {
                     }
                 }
             };
-            match (changed, current) {
-                (false, Some(current)) => Some(current.clone()),
-                _ => {
-                    let snapshot = Arc::new(corrected(base, &led));
-                    Some(Arc::new(Followed { base: base.epoch, led, snapshot }))
-                }
+            if let (false, Some(current)) = (changed, current) {
+                return Some(current.clone());
             }
+            let snapshot = Arc::new(corrected(base, &led));
+            Some(Arc::new(Followed { base: base.epoch, led, snapshot }))
         });
         if changed {
             tracing::warn!(corpus, %from, %to, open, "the leaves serve another version than the snapshot names; following them until a newer one is heard");

@@ -153,9 +153,10 @@ impl Versions {
 
     fn unknown(&self, name: &str) -> Error {
         let name = name.chars().take(80).collect();
-        match self.heard() {
-            true => Error::UnknownCorpus(name),
-            false => Error::NotOpen { corpus: name, why: UNHEARD.to_owned() },
+        if self.heard() {
+            Error::UnknownCorpus(name)
+        } else {
+            Error::NotOpen { corpus: name, why: UNHEARD.to_owned() }
         }
     }
 
