@@ -93,6 +93,11 @@ fn recoverable(fault: Fault) -> bool {
             class.retryable() || class == ErrorClass::Cancelled
         }
         Fault::Hang(_) => false,
-        Fault::None | Fault::End(_) | Fault::Unheld(_) | Fault::ShardSheds(_) | Fault::Lie(_) => true,
+        Fault::None
+        | Fault::End(_)
+        | Fault::Unheld(_)
+        | Fault::Swapped(_)
+        | Fault::ShardSheds(_)
+        | Fault::Lie(_) => true,
     }
 }
