@@ -8,9 +8,9 @@ use canopy_common::{
     rpc::status::to_status,
 };
 use canopy_proto::topology::{
-    CommandReply, CommandRequest, JudgedQuery, JudgedReply, JudgedRequest, NodeReport, ReleaseVersion,
-    ReportReply, ResumeRollout, RoutingUpdate, ShowReply, ShowRequest, StartRollout, WatchRequest,
-    command_request::Command, show_request::What, topology_server::Topology,
+    CommandReply, CommandRequest, JudgedQuery, JudgedReply, JudgedRequest, NodeReport, PlaceShards,
+    ReleaseVersion, ReportReply, ResumeRollout, RoutingUpdate, ShowReply, ShowRequest, StartRollout,
+    WatchRequest, command_request::Command, show_request::What, topology_server::Topology,
 };
 use futures::{Stream, StreamExt, stream};
 use serde_json::json;
@@ -202,26 +202,7 @@ fn check(by: &str, command: Option<Command>) -> Result<Asked> {
             let policy = policy("", back.at_once)?;
             event(back.corpus, Event::Rollback { to, from, by, reason, policy })
         }
-        Some(Command::Place(place)) => {
-            if place.remove.len() > MOST_REMOVED {
-                let message = format!(
-                    "{} leaves; the limit is {MOST_REMOVED}: empty some after the others",
-                    place.remove.len()
-                );
-                return Err(Error::invalid("remove", message));
-            }
-            let remove = place.remove.iter().map(|node| NodeId::from(node.as_str()));
-            let asked = PlaceAsked {
-                corpus: place.corpus,
-                group: place.group,
-                replicas: place.replicas,
-                shards: place.shards,
-                remove: remove.collect(),
-                plan: place.plan,
-                by,
-            };
-            Ok(Asked::Place { asked, dry_run: place.dry_run })
-        }
+        Some(Command::Place(place)) => place_asked(place, by),
         Some(Command::Unplace(unplace)) => Ok(Asked::Unplace { corpus: unplace.corpus, by }),
         Some(Command::Forget(forget)) => Ok(Asked::Forget { node: NodeId::from(forget.node.as_str()), by }),
         Some(Command::Release(ReleaseVersion { corpus, version, removed })) => {
@@ -231,6 +212,18 @@ fn check(by: &str, command: Option<Command>) -> Result<Asked> {
             Ok(Asked::Drain { node: NodeId::from(drain.node.as_str()), undo: drain.undo, by })
         }
     }
+}
+
+fn place_asked(place: PlaceShards, by: String) -> Result<Asked> {
+    let PlaceShards { corpus, group, replicas, shards, remove, plan, dry_run } = place;
+    if remove.len() > MOST_REMOVED {
+        let message =
+            format!("{} leaves; the limit is {MOST_REMOVED}: empty some after the others", remove.len());
+        return Err(Error::invalid("remove", message));
+    }
+    let remove = remove.iter().map(|node| NodeId::from(node.as_str())).collect();
+    let asked = PlaceAsked { corpus, group, replicas, shards, remove, plan, by };
+    Ok(Asked::Place { asked, dry_run })
 }
 
 /// Bounds what is said of a version's shards before any of it is looked at one by one.
@@ -319,7 +312,6 @@ pub fn service(
 
 #[cfg(test)]
 mod tests {
-    use canopy_proto::topology::PlaceShards;
 
     use super::*;
 
