@@ -92,7 +92,7 @@ async fn an_operator_builds_signs_publishes_and_collects() {
     }
     let gc = ["index", "gc", "--keep", "2", "--without-service", "--store-config", &config];
     assert!(good(&[&gc[..], &["--dry-run"]].concat()).await.contains("would remove v1"));
-    assert!(good(&gc).await.contains("2 of 4 versions stay"));
+    assert!(good(&gc).await.contains("2 of 4 versions that can be served stay"));
     let printed =
         good(&["config", "print", "-c", &config, "--set", &format!("store.secret_key={}", secret())]).await;
     assert!(printed.contains("store.secret_key = \"(set)\""), "{printed}");
