@@ -171,12 +171,10 @@ impl Fetching<'_> {
             tried: &[],
             key: None,
             extra: false,
+            // Fetches are no probes: the next search may send one.
+            shadows: false,
         };
         let choice = self.engine.picker.choose(&self.engine.loads, &choosing)?;
-        if let Some(shadow) = choice.shadow {
-            // Fetches are no probes: the next search may send one.
-            self.engine.loads.of(&left[usize::from(shadow.at)]).shadow_ended();
-        }
         left.get(usize::from(choice.at)).cloned()
     }
 

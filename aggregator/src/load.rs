@@ -169,7 +169,7 @@ impl Load {
         }
     }
 
-    /// A copy of a query goes to it, because it is neglected.
+    /// A copy of a query goes to it, because it is neglected. Told when it is sent: what the budget refuses measures nothing.
     pub fn copied(&self, now: Instant) {
         self.state.lock().neglect.copied(now);
     }

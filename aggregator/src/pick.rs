@@ -58,6 +58,9 @@ pub struct Choosing<'a> {
     pub key: Option<u64>,
     /// For extra work, which never goes to an ejected replica.
     pub extra: bool,
+    /// Whether a copy of the call can go to another replica. Whoever says so sends the copy that it is told to send, or says
+    /// that it has ended.
+    pub shadows: bool,
 }
 
 /// The choice that was made.
@@ -118,10 +121,9 @@ impl Picker {
         let why = ejected.unwrap_or(why);
         set.loads[usize::from(at)].chosen(self.turns.fetch_add(1, Ordering::Relaxed) + 1);
         self.metrics.chosen(why);
-        let first = choosing.tried.is_empty() && !choosing.extra;
         // Where a key or an order decides, whoever is passed over is not neglected.
         let compared = if strategy == Strategy::Adaptive && !keyed { &candidates[..] } else { &[] };
-        let shadow = if first { set.shadow(at, compared, now) } else { None };
+        let shadow = if choosing.shadows { set.shadow(at, compared, now) } else { None };
         Some(Choice { at, why, shadow })
     }
 

@@ -136,6 +136,7 @@ impl Run {
                 tried: &asking.history.tried,
                 key,
                 extra: asking.kind.is_hedge(),
+                shadows: asking.history.tried.is_empty() && !asking.kind.is_hedge(),
             },
         ) {
             asking.history.tried.push(choice.at);

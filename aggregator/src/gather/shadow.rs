@@ -77,6 +77,8 @@ impl Run {
             hedging.charge(&self.hedges.config, asking.shards.len());
         } else if !hedging.spare(&self.hedges.config, asking.shards.len()) {
             return load.shadow_ended();
+        } else {
+            load.copied(now);
         }
         let id = AttemptId(self.shadow_id(asking.branch));
         let until = deadline.instant();

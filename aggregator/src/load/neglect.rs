@@ -44,7 +44,7 @@ impl Neglect {
         (self.passed_over, self.copies) = (0, 0);
     }
 
-    /// A copy goes to it.
+    /// A copy is sent to it.
     pub fn copied(&mut self, now: Instant) {
         (self.passed_over, self.copies, self.runs) = (0, self.copies.saturating_add(1), Some(now));
     }

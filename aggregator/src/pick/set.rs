@@ -90,10 +90,9 @@ impl Set {
             .find(|at| self.loads[*at].passed_over(now))
             .map(|at| Shadow { at: at as u16, ejected: true });
         ejected.or_else(|| {
-            let others = compared.iter().filter(|candidate| candidate.at != chosen && candidate.near);
-            let neglected = others.map(|other| other.at).find(|at| self.seen[usize::from(*at)].neglected)?;
-            self.loads[usize::from(neglected)].copied(now);
-            Some(Shadow { at: neglected, ejected: false })
+            let mut others = compared.iter().filter(|candidate| candidate.at != chosen && candidate.near);
+            let neglected = others.find(|other| self.seen[usize::from(other.at)].neglected)?;
+            Some(Shadow { at: neglected.at, ejected: false })
         })
     }
 }

@@ -14,6 +14,8 @@ mod config;
 mod connect;
 mod copy;
 mod files;
+#[cfg(feature = "hooked")]
+pub mod hooked;
 mod publish;
 mod remove;
 mod serve;

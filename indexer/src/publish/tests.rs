@@ -1,23 +1,18 @@
 //! Copies between stores: whole, broken off at every step, refused.
 
 use std::{
-    fs,
-    ops::Range,
+    fs, future,
     path::PathBuf,
     sync::atomic::{AtomicU64, Ordering as Atomic},
 };
 
-use async_trait::async_trait;
 use canopy_format::{
     schema::Schema,
     signature::Trusted,
-    store::{Corpus, Ordering as Order},
+    store::{Corpus, Ordering as Order, hooked::Hooked},
 };
-use futures::stream::BoxStream;
 use object_store::{
-    CopyOptions, Error as StoreError, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta,
-    ObjectStore, ObjectStoreExt, PutMultipartOptions, PutOptions, PutPayload, PutResult, memory::InMemory,
-    path::Path,
+    Error as StoreError, ObjectMeta, ObjectStore, ObjectStoreExt, memory::InMemory, path::Path,
 };
 
 use super::*;
@@ -79,81 +74,13 @@ fn why(result: Result<PublishReport>) -> String {
 }
 
 /// A store that dies after so many calls: nothing answers any more.
-#[derive(Debug)]
-struct Dying {
-    inner: Arc<InMemory>,
-    left: AtomicU64,
-}
-
-impl Dying {
-    fn call(&self) -> object_store::Result<()> {
-        match self.left.fetch_update(Atomic::SeqCst, Atomic::SeqCst, |left| left.checked_sub(1)) {
-            Ok(_) => Ok(()),
-            Err(_) => Err(StoreError::Generic { store: "dying", source: "the publisher died".into() }),
-        }
-    }
-}
-
-impl std::fmt::Display for Dying {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("dying")
-    }
-}
-
-#[async_trait]
-impl ObjectStore for Dying {
-    async fn put_opts(
-        &self,
-        at: &Path,
-        payload: PutPayload,
-        options: PutOptions,
-    ) -> object_store::Result<PutResult> {
-        self.call()?;
-        self.inner.put_opts(at, payload, options).await
-    }
-
-    async fn put_multipart_opts(
-        &self,
-        at: &Path,
-        options: PutMultipartOptions,
-    ) -> object_store::Result<Box<dyn MultipartUpload>> {
-        self.call()?;
-        self.inner.put_multipart_opts(at, options).await
-    }
-
-    async fn get_opts(&self, at: &Path, options: GetOptions) -> object_store::Result<GetResult> {
-        self.call()?;
-        self.inner.get_opts(at, options).await
-    }
-
-    async fn get_ranges(&self, at: &Path, ranges: &[Range<u64>]) -> object_store::Result<Vec<bytes::Bytes>> {
-        self.call()?;
-        self.inner.get_ranges(at, ranges).await
-    }
-
-    fn delete_stream(
-        &self,
-        paths: BoxStream<'static, object_store::Result<Path>>,
-    ) -> BoxStream<'static, object_store::Result<Path>> {
-        match self.call() {
-            Ok(()) => self.inner.delete_stream(paths),
-            Err(error) => stream::once(async { Err(error) }).boxed(),
-        }
-    }
-
-    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, object_store::Result<ObjectMeta>> {
-        self.inner.list(prefix)
-    }
-
-    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> object_store::Result<ListResult> {
-        self.call()?;
-        self.inner.list_with_delimiter(prefix).await
-    }
-
-    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> object_store::Result<()> {
-        self.call()?;
-        self.inner.copy_opts(from, to, options).await
-    }
+fn dying(inner: &Arc<InMemory>, calls: u64) -> VersionStore {
+    let left = AtomicU64::new(calls);
+    VersionStore::remote(Arc::new(Hooked::new(inner.clone(), move |_, _| {
+        let alive = left.fetch_update(Atomic::SeqCst, Atomic::SeqCst, |left| left.checked_sub(1)).is_ok();
+        let dead = || StoreError::Generic { store: "dying", source: "the publisher died".into() };
+        future::ready(if alive { Ok(()) } else { Err(dead()) })
+    })))
 }
 
 #[tokio::test]
@@ -166,8 +93,7 @@ async fn a_publisher_that_dies_between_any_two_steps_leaves_readers_with_the_old
     for calls in 0.. {
         let (objects, readers) = memory();
         run(&PublishRequest { version: Some(old.version), ..source.to(&readers) }).await.unwrap();
-        let dying = VersionStore::remote(Arc::new(Dying { inner: objects, left: AtomicU64::new(calls) }));
-        let ended = run(&source.to(&dying)).await;
+        let ended = run(&source.to(&dying(&objects, calls))).await;
         let seen = readers.to_serve("web", None).await.unwrap();
         assert!(seen.passed_over.is_empty());
         if ended.is_ok() {
@@ -191,8 +117,7 @@ async fn a_copy_goes_on_where_it_ended_and_mends_what_is_damaged() {
     let source = Source::new().await;
     let manifest = source.build(50).await;
     let (objects, target) = memory();
-    let dying = VersionStore::remote(Arc::new(Dying { inner: objects.clone(), left: AtomicU64::new(24) }));
-    assert!(run(&source.to(&dying)).await.is_err());
+    assert!(run(&source.to(&dying(&objects, 24))).await.is_err());
     assert_eq!(target.versions("web").await.unwrap(), []);
     // One of the files that came is damaged since.
     let came: Vec<ObjectMeta> = objects.list(None).try_collect().await.unwrap();
