@@ -14,7 +14,7 @@ use canopy_format::store::StoreConfig;
 use canopy_leaf::config::LeafConfig;
 use canopy_root::config::RootConfig;
 use canopy_topology::{
-    config::{Role, TopologyConfig},
+    config::{Role, TopologyConfig, store_files},
     service::{node_token, token},
 };
 
@@ -139,12 +139,12 @@ impl Loaded {
         let mut wrong = store.files();
         // Where none is named for nodes, they carry that of commands.
         let nodes = (!topology.node_token_file.is_empty()).then(|| node_token(topology).err()).flatten();
-        for (key, error) in [("token_file", token(topology).err()), ("node_token_file", nodes)] {
-            let key = format!("topology.{key}");
-            if let Some(error) = error.map(|error| crate::failure::line(&error.into())) {
-                let reason = error.trim_start_matches(key.as_str()).trim_start().to_owned();
-                wrong.push((key, reason));
-            }
+        let (user, tls) = (store_files::password(topology).err(), store_files::certificates(topology).err());
+        for error in [token(topology).err(), nodes, user, tls].into_iter().flatten() {
+            // It begins with the setting.
+            let line = crate::failure::line(&error.into());
+            let (key, reason) = line.split_once(' ').unwrap_or((&line, ""));
+            wrong.push((key.to_owned(), reason.to_owned()));
         }
         wrong
     }
@@ -278,6 +278,16 @@ mod tests {
             "[topology]\ntoken_file = '{short}'\nnode_token_file = '/nowhere/token'\n[store]\nurl = 's3://bucket'\n\
              access_key_file = '/nowhere/key'\nsecret_key_file = '{good}'\nverify_keys = ['nonsense', '{good}']"
         ));
+        let etcd = files(&format!(
+            "[topology]\nstore = 'etcd://h:1/p'\nstore_user = 'canopy'\nstore_password_file = '/nowhere/password'\n\
+             store_ca_file = '{good}'\nnodes = [{{ id = 't', role = 'topology', address = 'h:2' }}]"
+        ));
+        let keys: Vec<&str> = etcd.iter().map(|(key, _)| key.as_str()).collect();
+        assert_eq!(keys, ["topology.store_password_file", "topology.store_ca_file"]);
+        assert!(
+            etcd[0].1.contains("No such file") && etcd[1].1.contains("CERTIFICATE is expected"),
+            "{etcd:?}"
+        );
         let keys: Vec<&str> = wrong.iter().map(|(key, _)| key.as_str()).collect();
         let expected = ["store.verify_keys", "store.verify_keys", "store.access_key_file"];
         assert_eq!(keys, [&expected[..], &["topology.token_file", "topology.node_token_file"]].concat());

@@ -2,6 +2,7 @@
 //! printed; the bounds asserted are wider, because they must hold on a loaded machine.
 
 mod canary;
+mod cut_off;
 mod damage;
 mod down;
 mod frozen;

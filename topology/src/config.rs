@@ -13,6 +13,7 @@ use canopy_common::{
 use serde::{Deserialize, Serialize};
 
 pub mod store;
+pub mod store_files;
 
 use store::StoreAddress;
 

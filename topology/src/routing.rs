@@ -21,6 +21,7 @@ use canopy_common::{
 use serde::{Deserialize, Serialize};
 
 pub use current::{Following, Routing};
+pub(crate) use document::LAST_EPOCH;
 
 use crate::config::{Role, TopologyConfig};
 

@@ -62,9 +62,12 @@ mod tests {
         let at = || LastGood::at(&dir.path().join("deep"), "leaf-1").unwrap();
         assert!(at().read().is_none());
         let snapshot = RoutingSnapshot { epoch: Epoch(5), ..RoutingSnapshot::default() };
+        let text = String::from_utf8(snapshot.to_json()).unwrap();
         at().write(&snapshot).unwrap();
         assert_eq!(at().read(), Some(snapshot));
-        fs::write(&at().path, "{").unwrap();
-        assert!(at().read().is_none());
+        for damage in ["{", &text.replace("\"epoch\":5", "\"epoch\":18446744073709551615")] {
+            fs::write(&at().path, damage).unwrap();
+            assert!(at().read().is_none(), "{damage}");
+        }
     }
 }

@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 use super::{CorpusRouting, Node, Pin, Replicas, RoutingSnapshot, Trial, VersionRouting};
 use crate::config::Role;
 
+/// Epochs begin at milliseconds since 1970 and go on by one: what is above is damage.
+pub(crate) const LAST_EPOCH: Epoch = Epoch(1 << 62);
+
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Document {
@@ -112,9 +115,16 @@ impl RoutingSnapshot {
         serde_json::to_vec(&document).unwrap_or_default()
     }
 
-    /// From its document. Errors: what is wrong with it.
+    /// From its document. Errors: what is wrong with it; an epoch that no service gives among them, above which nothing would ever
+    /// be newer.
     pub fn from_json(bytes: &[u8]) -> Result<Self, String> {
         let document: Document = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+        if document.epoch > LAST_EPOCH {
+            return Err(format!(
+                "its epoch {} is above {}, the last one there is",
+                document.epoch.0, LAST_EPOCH.0
+            ));
+        }
         let nodes = document.nodes.into_iter().map(|(id, line)| (id, line.into()));
         let corpora = document.corpora.into_iter().map(|(name, line)| {
             let versions = line.versions.into_iter().map(|(version, line)| {

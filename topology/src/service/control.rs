@@ -29,7 +29,7 @@ use crate::{
     gates::{Judgement, judged::JudgedQuery, wire::Seen},
     placement::CorpusShard,
     rollout::{Effect, Event, Policy, step},
-    routing::{RoutingSnapshot, Trial},
+    routing::{LAST_EPOCH, RoutingSnapshot, Trial},
 };
 
 /// How long a node is taken for here after its last word.
@@ -413,7 +413,7 @@ impl Control {
     /// A node goes by an epoch above all of this service's: its store is older than the tree. What it says from now on is newer.
     pub(super) fn overtake(&mut self, epoch: Epoch) {
         let own = self.desired.epoch;
-        if epoch > own && epoch.0 < u64::MAX / 2 {
+        if epoch > own && epoch < LAST_EPOCH {
             self.audit
                 .push(format!("a node goes by epoch {}, above {}: this store is older", epoch.0, own.0));
             self.desired.epoch = Epoch(epoch.0 + 1);

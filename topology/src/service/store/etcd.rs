@@ -3,9 +3,9 @@
 //! etcd is the only thing asked here that may be gone for long, so nothing waits for it without a limit, and a connection that
 //! failed is made anew by the next call.
 
-use std::{collections::BTreeMap, path::Path, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
-use canopy_common::{bounded, config::Secret};
+use canopy_common::config::Secret;
 use etcd_client::{
     Client, Compare, CompareOp, ConnectOptions, DeleteOptions, GetOptions, KvClient, SortOrder, SortTarget,
     Txn, TxnOp, TxnOpResponse,
@@ -16,7 +16,7 @@ mod tls;
 
 use super::shared::{Guard, Keys, Op, Outcome};
 use crate::{
-    config::{TopologyConfig, store::EtcdAddress},
+    config::{TopologyConfig, store::EtcdAddress, store_files},
     error::{Error, Result},
 };
 use tls::Tls;
@@ -43,24 +43,7 @@ type Answer<T> = std::result::Result<T, etcd_client::Error>;
 impl Etcd {
     /// Of the configuration. Errors: the password or a certificate can't be read.
     pub fn new(config: &TopologyConfig, address: EtcdAddress) -> Result<Self> {
-        let mut user = None;
-        if !config.store_user.is_empty() {
-            let path = Path::new(&config.store_password_file);
-            let password = bounded::text(path, bounded::MOST_SECRET).map_err(|source| {
-                let what = format!("topology.store_password_file {}", path.display());
-                Error::Io { what, source }
-            })?;
-            let password = Secret::new(&password);
-            if password.is_empty() {
-                let reason = format!(
-                    "topology.store_password_file {} is empty; write the password of {}",
-                    path.display(),
-                    config.store_user
-                );
-                return Err(Error::invalid("topology.store_password_file", reason));
-            }
-            user = Some((config.store_user.clone(), password));
-        }
+        let user = store_files::password(config)?.map(|password| (config.store_user.clone(), password));
         Ok(Self { address, user, tls: Tls::new(config)?, timeout: config.store_timeout.0 })
     }
 
