@@ -6,6 +6,7 @@ pub mod layers;
 pub mod live;
 pub mod overrides;
 pub mod secret;
+pub mod shape;
 pub mod units;
 pub mod who;
 
@@ -13,5 +14,6 @@ pub use layers::{Layers, Origin, Problem, Section, settings};
 pub use live::Live;
 pub use overrides::Overrides;
 pub use secret::Secret;
+pub use shape::Checked;
 pub use units::{Size, Time};
 pub use who::user_and_machine;

@@ -1,13 +1,18 @@
 //! Layering of configuration values and the account of where each came from.
 //!
-//! Every key that is set is tried on its own over the section's defaults, so that one wrong value does not hide the
-//! next: the operator sees all problems at once. Sections refuse unknown keys (`deny_unknown_fields`); unknown
+//! A section is read over its defaults with every problem of every value at once ([`Checked`]): one wrong value does not
+//! hide the next. Sections refuse unknown keys (`deny_unknown_fields`); unknown
 //! sections are refused by [`Layers::unknown_sections`].
 
-use std::{collections::BTreeMap, fmt};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use serde::{Serialize, de::DeserializeOwned};
 use toml::{Table, Value};
+
+use super::shape::Checked;
 
 /// Where a value came from.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -185,29 +190,25 @@ impl Layers {
     /// Builds a section: valid values over defaults, and every problem.
     pub fn section<T: Section>(&self) -> (T, Vec<Problem>) {
         let name = T::NAME;
-        let mut problems = Vec::new();
         let defaults = Table::try_from(T::default()).unwrap_or_default();
-        let mut good = defaults.clone();
-        if let Some(Value::Table(given)) = self.values.get(name) {
-            for (key, value) in given {
-                let mut alone = defaults.clone();
-                overlay(&mut alone, key, value.clone());
-                match alone.try_into::<T>() {
-                    Ok(_) => overlay(&mut good, key, value.clone()),
-                    Err(error) => problems.push(Problem {
-                        key: format!("{name}.{key}"),
-                        reason: error.message().to_owned(),
-                        origin: self.origin(name, key),
-                    }),
-                }
-            }
-        }
-        let section: T = good.try_into().unwrap_or_default();
-        problems.extend(section.problems().into_iter().map(|(key, reason)| Problem {
-            origin: self.origin(name, key.split(['.', '[']).next().unwrap_or(&key)),
-            key: format!("{name}.{key}"),
+        let given = self.values.get(name).and_then(Value::as_table).cloned().unwrap_or_default();
+        let mut whole = defaults.clone();
+        given.iter().for_each(|(key, value)| overlay(&mut whole, key, value.clone()));
+        let Checked { value, misread, beyond } = Checked::of(whole, T::problems);
+        let first = |path: &str| path.split(['.', '[']).next().unwrap_or(path).to_owned();
+        let section = value.unwrap_or_else(|| {
+            let wrong: BTreeSet<String> = misread.iter().map(|(path, _)| first(path)).collect();
+            let mut good = defaults;
+            let sound = given.into_iter().filter(|(key, _)| !wrong.contains(key));
+            sound.for_each(|(key, value)| overlay(&mut good, &key, value));
+            good.try_into().unwrap_or_default()
+        });
+        let problems = misread.into_iter().chain(beyond).map(|(path, reason)| Problem {
+            origin: self.origin(name, &first(&path)),
+            key: format!("{name}.{path}"),
             reason,
-        }));
+        });
+        let problems = problems.collect();
         (section, problems)
     }
 

@@ -2,7 +2,10 @@
 
 use std::{fmt, str::FromStr, time::Duration};
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer,
+    de::{self, Visitor},
+};
 
 /// A duration; `us`, `ms`, `s`, `min`, `h`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -83,7 +86,7 @@ impl fmt::Display for Size {
 }
 
 macro_rules! as_text {
-    ($type:ty) => {
+    ($type:ident, $what:literal, $example:literal) => {
         impl Serialize for $type {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 serializer.collect_str(self)
@@ -91,17 +94,59 @@ macro_rules! as_text {
         }
         impl<'de> Deserialize<'de> for $type {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+                struct Text;
+                impl Visitor<'_> for Text {
+                    type Value = $type;
+                    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                        write!(f, "{} with its unit in quotes, such as {:?}", $what, $example)
+                    }
+                    fn visit_str<E: de::Error>(self, text: &str) -> Result<$type, E> {
+                        text.parse().map_err(E::custom)
+                    }
+                    fn visit_i64<E: de::Error>(self, number: i64) -> Result<$type, E> {
+                        Err(E::custom(bare(number, $what, $example)))
+                    }
+                    fn visit_u64<E: de::Error>(self, number: u64) -> Result<$type, E> {
+                        Err(E::custom(bare(number, $what, $example)))
+                    }
+                    fn visit_f64<E: de::Error>(self, number: f64) -> Result<$type, E> {
+                        Err(E::custom(bare(number, $what, $example)))
+                    }
+                }
+                deserializer.deserialize_str(Text)
             }
         }
     };
 }
-as_text!(Time);
-as_text!(Size);
+as_text!(Time, "a time", "350ms");
+as_text!(Size, "a size", "12MiB");
+
+/// What is wrong with a number alone.
+fn bare(number: impl fmt::Display, what: &str, example: &str) -> String {
+    format!("{number} has no unit; write {what} with its unit in quotes, such as {example:?}")
+}
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_bare_number_is_told_how_it_is_written() {
+        #[derive(Debug, Deserialize)]
+        struct Both {
+            memory: Option<Size>,
+            wait: Option<Time>,
+        }
+        let said = |text: &str| toml::from_str::<Both>(text).unwrap_err().message().to_owned();
+        assert_eq!(
+            said("memory = 12"),
+            "12 has no unit; write a size with its unit in quotes, such as \"12MiB\""
+        );
+        assert!(said("wait = 0.5").starts_with("0.5 has no unit; write a time"), "{}", said("wait = 0.5"));
+        assert!(said("wait = true").contains("expected a time with its unit in quotes, such as \"350ms\""));
+        let both: Both = toml::from_str("memory = '12MiB'\nwait = '1s'").unwrap();
+        assert_eq!((both.memory, both.wait), (Some(Size(12 << 20)), Some(Time::ms(1000))));
+    }
 
     #[test]
     fn units_parse_what_they_print() {

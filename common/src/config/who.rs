@@ -48,6 +48,5 @@ mod tests {
         assert_eq!(name_of(1007, known).as_deref(), Some("build"));
         assert_eq!(name_of(0, known).as_deref(), Some("root"));
         assert!(name_of(7, known).is_none() && name_of(8, known).is_none());
-        assert!(!by_id().is_empty());
     }
 }

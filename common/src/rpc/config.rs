@@ -52,7 +52,7 @@ impl Section for RpcConfig {
         ("connect_timeout", "patience for a new connection; 1ms..60s"),
         ("keepalive_interval", "how often a connection is pinged; 100ms..10min"),
         ("keepalive_timeout", "how long a ping, and a new connection, may stay unanswered; 100ms..1min"),
-        ("max_connection_age", "age at which a server ends a connection, gently; 1s..1d"),
+        ("max_connection_age", "age at which a server ends a connection, gently; 1s..24h"),
         ("stream_window", "HTTP/2 window of one stream; 64KiB..1GiB"),
         ("connection_window", "HTTP/2 window of one connection; at least 4 x stream_window, up to 2GiB - 1"),
         ("lame_duck", "how long a leaving process goes on answering, though it is not ready; 0s..10min"),
