@@ -137,7 +137,7 @@ impl Section for LeafConfig {
         ("min_in_flight", "searches taken at once whatever their latency; 1..65536"),
         ("open_threads", "shards verified and opened at a time; 0: one per core; 0..1024"),
         ("memory", "memory that all shards together may need; 0B: what the machine has"),
-        ("retain", "how long a replaced version answers on; 100ms..7d"),
+        ("retain", "how long a replaced version answers on; 100ms..168h"),
         ("warm_percent", "percent of a core for verifying and warming beside a served version; 1..100"),
         ("warm_limit", "longest time to warm one shard; 100ms..1h"),
         (

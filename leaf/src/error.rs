@@ -107,18 +107,13 @@ impl Error {
         }
     }
 
-    /// Whether it is the version's fault and not this leaf's, so that no leaf can do better.
+    /// Whether it is the version's fault and not this leaf's, so that no leaf can do better: what the store holds of it is missing,
+    /// damaged, not trusted, or of another build. It is tried again all the same, since a store can be mended.
     pub fn everywhere(&self) -> bool {
         use canopy_format::error::Error as Format;
         match self {
             Self::Format(error) => {
-                matches!(
-                    error,
-                    Format::NewerFormat { .. }
-                        | Format::OtherAnalysis { .. }
-                        | Format::Untrusted { .. }
-                        | Format::Schema(_)
-                )
+                error.of_the_version() || matches!(error, Format::NoVersion { .. } | Format::Schema(_))
             }
             Self::Invalid { .. } | Self::Indexer(_) => true,
             _ => false,
@@ -184,5 +179,7 @@ mod tests {
         let full = |kind| Error::Io { path: "cache".into(), source: io::Error::from(kind) };
         assert!(full(io::ErrorKind::StorageFull).needs_somebody());
         assert!(!full(io::ErrorKind::TimedOut).needs_somebody());
+        let (file, reason) = ("manifest.json".to_owned(), "not a manifest".to_owned());
+        assert!(Error::from(canopy_format::error::Error::Damaged { file, reason }).everywhere());
     }
 }

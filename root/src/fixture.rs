@@ -13,7 +13,7 @@ use axum::Router;
 use canopy_aggregator::{config::GatherConfig, endpoints::Endpoints, gather::Gatherer};
 use canopy_common::{
     admin::AdminPages,
-    clock,
+    clock::{self, WallClock},
     deps::Deps,
     drain::Drain,
     error::{ErrorClass, Failure},
@@ -281,6 +281,15 @@ pub fn manifest(path: &std::path::Path, shards: u32, each: u64) -> Manifest {
     }
 }
 
+/// Waits without moving the clock. Fails instead of hanging, by the machine's clock: a paused one stands still meanwhile.
+pub async fn until(what: &str, done: impl Fn() -> bool) {
+    let begun = clock::System.now_us();
+    while !done() {
+        assert!(clock::System.now_us() - begun < 60_000_000, "it never comes that {what}");
+        tokio::task::yield_now().await;
+    }
+}
+
 /// A root over model leaves of one shard each.
 pub struct Tree {
     /// The root.
@@ -346,6 +355,7 @@ pub fn rows(rows: u32, shards: u32, each: u64, config: RootConfig) -> Tree {
         epoch: Epoch(1),
         nodes,
         corpora: BTreeMap::from([("web".to_owned(), routed)]),
+        ..RoutingSnapshot::default()
     });
     let telemetry = Telemetry::default();
     let deps = Deps {
@@ -360,7 +370,8 @@ pub fn rows(rows: u32, shards: u32, each: u64, config: RootConfig) -> Tree {
     let gatherer = Gatherer::new(node.clone(), Role::Root, leaves_by_name, GatherConfig::default(), &deps);
     let routing = canopy_topology::routing::Routing::from(routing);
     let gatherer = Arc::new(gatherer.following(routing.clone()));
-    let root = Arc::new(serve::root(node, config, gatherer, routing, &deps, &drain));
+    let query_log = config.query_log.clone().into();
+    let root = Arc::new(serve::root(node, config, gatherer, routing, query_log, &deps, &drain));
     root.versions.publish(corpus(shards, each));
     let health = Arc::new(RootHealth::new(root.clone()));
     let admin = AdminPages { health, telemetry: telemetry.clone(), drain: drain.clone() };

@@ -1,4 +1,4 @@
-//! A root that hears no topology service follows the leaves: when nobody holds the version that its snapshot names any more, and
+//! A root whose snapshot is older than the leaves' follows the leaves: when nobody holds the version that its snapshot names any more, and
 //! the leaves say which one they serve, it serves that one.
 //!
 //! The failure this prevents: the one root whose link is cut pins its queries to a version that was retired without it, and
@@ -6,6 +6,9 @@
 //!
 //! * Only who goes by a newer snapshot than this root is followed, and only where a shard was refused by all who could have it: a
 //!   leaf that is late changes nothing.
+//! * Whether this root's own link is alive is not asked. A newer epoch that every holder names is proof that the snapshot here is
+//!   old, and a link can look alive that brings nothing: a stream that hangs in the service, reports that are taken beside a watch that
+//!   is not. It is only said on the status page.
 //! * A version is served when its statistics are open here, verified as always; until then it is opened, in the background.
 //! * One version per query, always: the query that learns of it is asked again from the start, once, and those after it go by the
 //!   snapshot with that version in place of the pins, on all leaves that the snapshot knows for a shard.
@@ -220,7 +223,7 @@ impl Root {
         let base = self.routing.now();
         let corpus = if base.epoch > pinned.routing.epoch {
             let to = self.routed().corpora.get(name)?.pinned(stable)?;
-            self.versions.until_open(name, to, half.min(Instant::now() + OPENS)).await?
+            self.opened(name, to, half.min(Instant::now() + OPENS)).await?
         } else {
             self.led(&base, name, from, told, half).await?
         };
@@ -254,7 +257,7 @@ impl Root {
         if open.is_some() {
             return open;
         }
-        let opened = versions.until_open(name, to, until.min(since + OPENS)).await?;
+        let opened = self.opened(name, to, until.min(since + OPENS)).await?;
         versions.followed.learn(base, name, from, told, true);
         Some(opened)
     }

@@ -4,7 +4,7 @@
 //! build takes). Ready = started once, and would answer a query: a real query on one of its corpora found at least one
 //! shard. A root whose leaves are partly down stays ready, because partial answers are its job, and so does one of whose
 //! corpora one can't be served; were it not, one lost leaf or one mistyped name would take every root out of the
-//! balancer. Nor does it matter whether the topology service is heard: queries need none; the status page says since when it is not,
+//! balancer. However many corpora there are, a probe takes a second at most. Nor does it matter whether the topology service is heard: queries need none; the status page says since when it is not,
 //! and in which corpora this root follows the leaves. What it lacks is told on the status page, and by a root that can serve nothing as the reason. The query is asked at most once a probe interval, however often probes come; after a
 //! failure sooner, so that a root is not kept from its clients for a whole interval once its leaves answer.
 
@@ -19,7 +19,7 @@ use std::{
 use canopy_common::{admin::Health, error::ErrorClass};
 use canopy_proto::v1::QueryRequest;
 use canopy_topology::membership::Membership;
-use futures::future::BoxFuture;
+use futures::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use serde_json::{Value, json};
 use tokio::{sync::Mutex, time::Instant};
 
@@ -29,9 +29,9 @@ use crate::{
     versions::UNHEARD,
 };
 
-/// Deadline of a readiness query.
-const PROBE_TIMEOUT_MS: u32 = 1000;
-/// A topology service that said nothing for so long is not heard; it is told of this node every second.
+/// Longest that a probe takes, whatever number of corpora it asks.
+const PROBE: Duration = Duration::from_secs(1);
+/// Shorter than that is not worth a word: streams are opened anew now and then, and reports are sent every second.
 const QUIET: Duration = Duration::from_secs(5);
 /// How long a failure stands at most.
 const AGAIN: Duration = Duration::from_millis(100);
@@ -58,9 +58,14 @@ impl RootHealth {
         Self { membership: Some(membership), ..self }
     }
 
-    /// How long the topology service was not heard; `None`: it was lately, or there is none.
+    /// How long this root is cut off from the topology service: no snapshot stream is alive. `None`: it is not, or there is none.
     fn unheard(&self) -> Option<Duration> {
         self.membership.as_ref()?.unheard().filter(|time| *time > QUIET)
+    }
+
+    /// How long the topology service took no report of this root; `None`: it did lately, or there is none.
+    fn unreported(&self) -> Option<Duration> {
+        self.membership.as_ref()?.unreported().filter(|time| *time > QUIET)
     }
 
     /// What is to be said beside a failure.
@@ -99,23 +104,44 @@ impl RootHealth {
                         canopy topology place"
                 .to_owned());
         }
-        for corpus in open {
-            let name = &corpus.manifest.corpus;
-            match self.ask(name).await {
-                Ok(()) => return Ok(()),
-                Err(error) => lacks.push(format!("{name}: {error}")),
+        let names: Vec<&str> = open.iter().map(|corpus| corpus.manifest.corpus.as_str()).collect();
+        if self.any(&names, &mut lacks).await { Ok(()) } else { Err(lacks.join("; ")) }
+    }
+
+    /// Whether any corpus answers. Each is asked when one before it has failed, or has not answered for its part of half of the
+    /// time: the last one has the other half.
+    async fn any(&self, names: &[&str], lacks: &mut Vec<String>) -> bool {
+        let until = Instant::now() + PROBE;
+        let part = PROBE / 2 / names.len().max(1) as u32;
+        let (mut asked, mut left) = (FuturesUnordered::new(), names.iter());
+        loop {
+            if let Some(name) = left.next() {
+                asked.push(async move { (name, self.ask(name, until).await) });
+            }
+            tokio::select! {
+                biased;
+                ended = asked.next() => match ended {
+                    Some((_, Ok(()))) => return true,
+                    Some((name, Err(error))) => lacks.push(format!("{name}: {error}")),
+                    None => return false,
+                },
+                () = tokio::time::sleep(part), if left.len() > 0 => {}
+                () = tokio::time::sleep_until(until) => {
+                    lacks.push(format!("{} did not answer for {PROBE:?}", names.join(", ")));
+                    return false;
+                }
             }
         }
-        Err(lacks.join("; "))
     }
 
     /// A real query on a corpus.
-    async fn ask(&self, corpus: &str) -> Result<(), Error> {
+    async fn ask(&self, corpus: &str, until: Instant) -> Result<(), Error> {
+        let left = until.saturating_duration_since(Instant::now()).as_millis();
         let request = QueryRequest {
             corpus: corpus.to_owned(),
             q: PROBE_TEXT.to_owned(),
             k: Some(1),
-            timeout_ms: PROBE_TIMEOUT_MS,
+            timeout_ms: u32::try_from(left).unwrap_or(u32::MAX).max(1),
             snippet: Some(false),
             total: "none".to_owned(),
             ..Default::default()
@@ -162,6 +188,7 @@ impl Health for RootHealth {
             "epoch": epoch,
             "topology": {
                 "unheard_ms": self.unheard().map(|time| time.as_millis() as u64),
+                "unreported_ms": self.unreported().map(|time| time.as_millis() as u64),
                 "follows_leaves": self.root.versions.followed.status(epoch),
             },
             "draining": self.root.drain.leaving(),
@@ -173,3 +200,6 @@ impl Health for RootHealth {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,6 +13,7 @@
 //!   that both refuse is its author's.
 //! * The parts of a comparison are asked of the leaves that hold both versions. A query of the control arm that can't be had
 //!   whole there is asked again of everybody who holds its version, so that being compared costs nobody an answer.
+//! * A query that waits for a version keeps its place in the gate; only half of the places may wait ([`crate::versions`]).
 //! * A version that was retired while this root heard nothing is followed to the one that the leaves serve ([`crate::follow`]).
 
 use std::{sync::Arc, time::Duration};
@@ -29,7 +30,7 @@ use crate::{
     request,
     search::{Asked, Root, Trail},
     trial::{self, Tried},
-    versions::{Choice, CorpusState},
+    versions::{Choice, CorpusState, Wait},
 };
 
 /// Attempts of the first search of a query are numbered below this, those of the second above it, of a third above twice.
@@ -99,6 +100,7 @@ impl Root {
         let mut routing = self.routed();
         let mut chosen = self.versions.choose(name, &routing, choice);
         if let (Err(Error::NotOpen { .. }), Choice::Pinned(_)) = (&chosen, choice)
+            && let Some(_wait) = self.wait()
             && self.versions.soon(name, self.patience(asked)).await
         {
             routing = self.routed();
@@ -118,6 +120,25 @@ impl Root {
             Choice::Named(_) | Choice::Cursor(_) => None,
         };
         Ok(Pinned { beside, other, choice, ..Pinned::to(routing, corpus) })
+    }
+
+    /// Leave to wait for a version: at most half of the places of the gate may.
+    fn wait(&self) -> Option<Wait<'_>> {
+        self.versions.waits.take(self.gate.admission().limit().div_ceil(2))
+    }
+
+    /// A version, once it is open; not longer than until then, and not when too many wait.
+    pub(crate) async fn opened(
+        &self,
+        name: &str,
+        version: Version,
+        until: Instant,
+    ) -> Option<Arc<CorpusState>> {
+        if let Some(open) = self.versions.state(name, version) {
+            return Some(open);
+        }
+        let _wait = self.wait()?;
+        self.versions.until_open(name, version, until).await
     }
 
     /// Until when a query may wait for a version: half of its time.

@@ -190,14 +190,6 @@ impl QueryLog {
     }
 }
 
-impl Root {
-    /// Its log goes by these settings, whatever becomes of them.
-    pub fn logging(mut self, config: Live<QueryLogConfig>) -> Self {
-        self.query_log.config = config;
-        self
-    }
-}
-
 /// Hands over the record of a query that has ended, when it is in the sample.
 pub fn note(root: &Arc<Root>, asked: &Asked, trail: &Trail, result: &Result<Answer>) {
     if root.query_log.samples(asked.query) {

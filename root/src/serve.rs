@@ -69,6 +69,7 @@ pub fn root(
     config: RootConfig,
     gatherer: Arc<Gatherer>,
     routing: Routing,
+    query_log: Live<QueryLogConfig>,
     deps: &Deps,
     drain: &Drain,
 ) -> Root {
@@ -88,7 +89,7 @@ pub fn root(
         gate: Arc::new(gate),
         degradation: Degradation::new(config.degrade),
         trials: Trials::default(),
-        query_log: QueryLog::new(config.query_log.clone().into(), &node.0, &deps.telemetry),
+        query_log: QueryLog::new(query_log, &node.0, &deps.telemetry),
         canary: config.canary.then(Canary::default),
         drain: drain.clone(),
         config,
@@ -103,7 +104,7 @@ pub async fn serve(serve: RootServe, deps: Deps, drain: Drain) -> Result<()> {
     let endpoints = Arc::new(EndpointSet::new(rpc.clone(), deps.net.clone(), &routing.now()));
     let gatherer = Gatherer::new(node.clone(), Role::Root, endpoints.clone(), gather, &deps);
     let gatherer = Arc::new(gatherer.following(routing.clone()));
-    let root = root(node, config, gatherer, routing.clone(), &deps, &drain).logging(query_log);
+    let root = root(node, config, gatherer, routing.clone(), query_log, &deps, &drain);
     let root = Arc::new(root);
     let health = Arc::new(RootHealth::new(root.clone()).hearing(membership.clone()));
     let admin =

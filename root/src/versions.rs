@@ -12,6 +12,7 @@
 mod cache;
 mod keep;
 mod open;
+mod waits;
 
 use std::{
     collections::BTreeMap,
@@ -37,6 +38,8 @@ use canopy_topology::routing::{CorpusRouting, RoutingSnapshot};
 pub use keep::{Opening, keep};
 use serde_json::{Value, json};
 use tokio::{sync::Notify, time::Instant};
+pub(crate) use waits::Wait;
+use waits::Waits;
 
 use crate::{
     error::{Error, Result},
@@ -128,6 +131,8 @@ pub struct Versions {
     /// Some topology was heard of.
     heard: AtomicBool,
     opened: Notify,
+    /// Queries that wait for a version.
+    pub(crate) waits: Waits,
 }
 
 impl Versions {
@@ -143,6 +148,7 @@ impl Versions {
             corpora: ArcSwap::from_pointee(corpora),
             followed: Follow::default(),
             opened: Notify::new(),
+            waits: Waits::default(),
         }
     }
 
@@ -308,15 +314,11 @@ impl Versions {
 
     pub(crate) fn wait(&self, name: &str, version: Option<Version>, error: &Error) {
         use canopy_format::error::Error as Format;
-        let hopeless = matches!(
-            error,
-            Error::Version(
-                Format::NoVersion { .. }
-                    | Format::NewerFormat { .. }
-                    | Format::OtherAnalysis { .. }
-                    | Format::Untrusted { .. }
-            )
-        );
+        // It is tried again, ever more seldom; a store that is mended makes it good.
+        let hopeless = match error {
+            Error::Version(error) => error.of_the_version() || matches!(error, Format::NoVersion { .. }),
+            _ => false,
+        };
         let nothing = match error {
             Error::Version(Format::NoCorpus(_) | Format::NoVersionYet(_) | Format::NoVersion { .. }) => true,
             Error::Version(error) => error.of_the_version(),

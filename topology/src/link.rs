@@ -6,6 +6,7 @@
 //! has; only a newer epoch is taken over, so that a late message changes nothing. Of several services the one that leads
 //! is asked: one that does not says who does, and after one that fails the next is asked.
 
+mod contact;
 pub(crate) mod kept;
 mod last_good;
 mod report;
@@ -24,9 +25,9 @@ use canopy_proto::{
     topology::{self as wire, JudgedRequest},
     topology_peer::TopologyPeer,
 };
+use contact::Contact;
 pub use last_good::LastGood;
 use parking_lot::Mutex;
-use tokio::time::Instant;
 use tonic::Status;
 
 use crate::{
@@ -121,8 +122,7 @@ struct Inner {
     names: Vec<String>,
     routing: Routing,
     last_good: LastGood,
-    /// When a service last took a report or sent a snapshot.
-    heard: Mutex<Instant>,
+    contact: Contact,
     /// Judged queries that this root was told to ask.
     tasks: Mutex<Vec<(String, Trial)>>,
 }
@@ -148,7 +148,7 @@ impl Link {
         let names = named.map(|node| node.id.clone()).collect();
         let cluster = config.cluster.clone();
         let incarnation = u64::try_from(System.now_us()).unwrap_or(0);
-        let (routing, tasks, heard) = (first.into(), Mutex::default(), Mutex::new(Instant::now()));
+        let (routing, tasks, contact) = (first.into(), Mutex::default(), Contact::new());
         Ok(Self(Arc::new(Inner {
             node,
             cluster,
@@ -157,7 +157,7 @@ impl Link {
             names,
             routing,
             last_good,
-            heard,
+            contact,
             tasks,
         })))
     }
@@ -167,9 +167,14 @@ impl Link {
         self.0.routing.clone()
     }
 
-    /// How long no service said anything to this node; since its process started, when none ever did.
+    /// How long no snapshot stream is alive; since the process started, when none ever was.
     pub fn unheard(&self) -> Duration {
-        self.0.heard.lock().elapsed()
+        self.0.contact.cut()
+    }
+
+    /// How long no service took a report; since the process started, when none ever did.
+    pub fn unreported(&self) -> Duration {
+        self.0.contact.unreported()
     }
 
     /// Trials whose judged queries this root is to ask of both versions: of each corpus, with the gate. The result goes into
@@ -200,10 +205,6 @@ impl Link {
 }
 
 impl Inner {
-    fn heard(&self) {
-        *self.heard.lock() = Instant::now();
-    }
-
     /// Whom to ask after the service of this turn has failed: the leader that it named, else the next one.
     fn next(&self, turn: usize, failed: Option<&Status>) -> usize {
         let place = |leader: Leader| {
@@ -222,3 +223,6 @@ async fn pause(drain: &Drain, time: Duration) -> bool {
         () = tokio::time::sleep(time) => true,
     }
 }
+
+#[cfg(test)]
+mod tests;

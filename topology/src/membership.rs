@@ -27,11 +27,19 @@ impl Membership {
         }
     }
 
-    /// How long the service said nothing; `None`: there is none.
+    /// How long no snapshot stream of the service is alive; `None`: there is no service.
     pub fn unheard(&self) -> Option<Duration> {
         match self {
             Self::Static(_) => None,
             Self::Linked(link) => Some(link.unheard()),
+        }
+    }
+
+    /// How long the service took no report; `None`: there is none.
+    pub fn unreported(&self) -> Option<Duration> {
+        match self {
+            Self::Static(_) => None,
+            Self::Linked(link) => Some(link.unreported()),
         }
     }
 

@@ -32,7 +32,7 @@ fn snapshot(tree: &Tree, epoch: u64, version: u64) -> RoutingSnapshot {
         ..CorpusRouting::default()
     };
     let nodes = tree.root.routing.now().nodes.clone();
-    RoutingSnapshot { epoch: Epoch(epoch), nodes, corpora: [("web".to_owned(), corpus)].into() }
+    RoutingSnapshot { epoch: Epoch(epoch), nodes, corpora: [("web".to_owned(), corpus)].into(), ..Default::default() }
 }
 
 /// All leaves have one version and no other, by the snapshot of that epoch.
@@ -155,4 +155,32 @@ async fn a_root_that_was_stopped_goes_by_the_newer_snapshot_that_it_finds() {
     let (answer, ()) = tokio::join!(whole(&tree), heard);
     assert_eq!(answer.version.wanted, NEXT);
     assert_eq!(follows(&tree), json!([]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn queries_that_wait_for_a_version_leave_half_of_the_places_to_others() {
+    let config = RootConfig { min_in_flight: 4, max_in_flight: 4, queue: 0, ..RootConfig::default() };
+    let tree = fixture::rows(2, 2, 30, config);
+    // The next version is what queries get from now on, and is not open here yet; the old one is kept.
+    let mut next = snapshot(&tree, 2, NEXT);
+    let corpus = next.corpora.get_mut("web").unwrap();
+    let held = corpus.versions[&Version(NEXT)].clone();
+    corpus.versions.insert(Version(VERSION), held);
+    tree.root.versions.follow(&next);
+    assert!(tree.root.routing.publish(next));
+    let begun = Instant::now();
+    let one = || async {
+        let refused = matches!(ask(&tree, |_| ()).await, Err(Error::NotOpen { .. }));
+        (refused, begun.elapsed())
+    };
+    let others = async {
+        sleep(Duration::from_millis(100)).await;
+        assert_eq!(tree.root.gate.admission().in_flight(), 2, "two wait");
+        ask(&tree, |request| request.version = VERSION).await.expect("its version is open")
+    };
+    let (first, second, third, fourth, answer) = tokio::join!(one(), one(), one(), one(), others);
+    assert_eq!(answer.version.wanted, VERSION);
+    let waited =
+        [first, second, third, fourth].map(|(refused, time)| (refused, time > Duration::from_millis(100)));
+    assert_eq!(waited, [(true, true), (true, true), (true, false), (true, false)]);
 }

@@ -13,7 +13,7 @@ use tower::ServiceExt;
 use super::*;
 use crate::{
     config::RootConfig,
-    fixture::{Mood, Tree, tree},
+    fixture::{Mood, Tree, tree, until},
 };
 
 mod connections;
@@ -326,13 +326,7 @@ async fn a_dropped_request_stops_its_leaves_at_once() {
     let running = || -> u32 { tree.leaves.iter().map(|leaf| leaf.running.load(Ordering::SeqCst)).sum() };
     let call = get(&tree, "/v1/web/search?q=rust&timeout_ms=60000");
     assert!(tokio::time::timeout(Duration::from_millis(50), call).await.is_err());
-    tokio::time::timeout(Duration::from_millis(10), async {
-        while running() > 0 {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await
-    .expect("leaves still run");
+    until("no leaf runs", || running() == 0).await;
     let metrics = canopy_common::telemetry::metrics::text(&tree.telemetry.registry);
     assert!(metrics.contains("canopy_root_answers_total{outcome=\"cancelled\"} 1"), "{metrics}");
     assert!(metrics.contains("canopy_root_in_flight 0"));

@@ -2,14 +2,17 @@
 
 use std::path::Path;
 
-use canopy_common::config::Size;
+use canopy_common::{
+    clock::{self, WallClock},
+    config::Size,
+};
 use canopy_format::query_log::{Reader, most_asked};
 use canopy_proto::v1::QueryRequest;
 
 use super::*;
 use crate::{
     config::RootConfig,
-    fixture::{Mood, Tree, VERSION, tree},
+    fixture::{Mood, Tree, VERSION, tree, until},
 };
 
 fn logged(path: &Path, change: impl FnOnce(&mut QueryLogConfig)) -> Tree {
@@ -102,11 +105,8 @@ async fn settings_that_change_hold_from_the_next_query_on() {
         ..QueryLogConfig::default()
     };
     let log = &tree.root.query_log;
-    let come = async |result: &str, records: u64| {
-        while count(&tree, result) < records {
-            tokio::task::yield_now().await;
-        }
-    };
+    let of = &tree;
+    let come = |result: &'static str, records: u64| until(result, move || count(of, result) >= records);
     let story = async {
         ask(&tree, |_| ()).await.unwrap();
         live.set(at(&first));
@@ -176,22 +176,23 @@ async fn a_path_that_can_not_be_written_is_said_once_and_tried_again_and_queries
     std::fs::create_dir(&path).unwrap();
     let tree = logged(&path, |_| ());
     let log = &tree.root.query_log;
+    let come = async |result: &str, records: u64| {
+        let begun = clock::System.now_us();
+        while count(&tree, result) < records {
+            assert!(clock::System.now_us() - begun < 60_000_000, "it never comes that {records} {result}");
+            tokio::time::advance(Duration::from_millis(50)).await;
+        }
+    };
     let story = async {
         ask(&tree, |_| ()).await.unwrap();
-        while count(&tree, "failed") < 1 {
-            tokio::time::advance(Duration::from_millis(50)).await;
-        }
+        come("failed", 1).await;
         // While it waits nothing is tried.
         ask(&tree, |_| ()).await.unwrap();
-        while count(&tree, "failed") < 2 {
-            tokio::time::advance(Duration::from_millis(50)).await;
-        }
+        come("failed", 2).await;
         std::fs::remove_dir(&path).unwrap();
         tokio::time::advance(PAUSE).await;
         ask(&tree, |_| ()).await.unwrap();
-        while count(&tree, "written") < 1 {
-            tokio::time::advance(Duration::from_millis(50)).await;
-        }
+        come("written", 1).await;
         log.close();
     };
     tokio::join!(log.run(), story);

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::*;
 use crate::{
     config::RootConfig,
-    fixture::{self, Mood, Tree, VERSION},
+    fixture::{self, Mood, Tree, VERSION, until},
 };
 
 /// A tree with a version on trial; `held`: the rows whose leaves hold the old one, and the new one.
@@ -44,7 +44,7 @@ fn route(tree: &Tree, shadow: u32, share: u32, compared: u32, held: [&[u32]; 2])
     };
     let corpora = [("web".to_owned(), corpus)].into();
     let epoch = canopy_common::ids::Epoch(now.epoch.0 + 1);
-    tree.root.routing.publish(RoutingSnapshot { epoch, corpora, nodes: now.nodes.clone() });
+    tree.root.routing.publish(RoutingSnapshot { epoch, corpora, ..(*now).clone() });
 }
 
 /// The new version's schema has lost a field.
@@ -75,9 +75,7 @@ fn repinned(tree: &Tree, why: &str) -> u64 {
 }
 
 async fn shadows(tree: &Tree) {
-    while tree.root.trials.shadows.available_permits() < SHADOWS {
-        tokio::task::yield_now().await;
-    }
+    until("shadows end", || tree.root.trials.shadows.available_permits() == SHADOWS).await;
 }
 
 async fn ask(tree: &Tree, change: impl FnOnce(&mut QueryRequest)) -> Result<Answer> {

@@ -26,13 +26,13 @@ pub async fn open(
     let Found { manifest, passed_over } = store.to_serve(corpus, pinned).await?;
     let path = statistics_file(store, &manifest, cache_dir).await?;
     let (entry, fetched) = (manifest.statistics.clone(), store.local().is_none());
-    let opening = move || {
-        Statistics::open(&path, &entry).inspect_err(|error| {
-            // What lies in the cache was whole when it came; it is fetched once more.
-            if fetched && error.of_the_version() {
-                let _gone_or_tried_again = std::fs::remove_file(&path);
-            }
-        })
+    let opening = move || match Statistics::open(&path, &entry) {
+        // What lies in the cache was whole when it came: this disk is at fault and not the version. It is fetched once more.
+        Err(error) if fetched && error.of_the_version() => {
+            let _gone_or_tried_again = std::fs::remove_file(&path);
+            Err(io("the kept statistics", std::io::Error::other(error)))
+        }
+        opened => Ok(opened?),
     };
     let opened = tokio::task::spawn_blocking(opening).await;
     let statistics = opened.map_err(|error| io("statistics", std::io::Error::other(error)))??;

@@ -215,6 +215,32 @@ async fn a_version_that_nobody_trusted_signed_is_told_as_one_that_will_not_open(
 }
 
 #[tokio::test]
+async fn a_damaged_version_is_told_as_one_that_will_not_open_until_it_is_mended() {
+    for file in ["manifest.json", ""] {
+        let (dir, store) = local();
+        let manifest = publish(&store, |_| ()).await;
+        let file = if file.is_empty() { manifest.statistics.file.path.as_str() } else { file };
+        let path = dir.path().join(VersionStore::version_path("web", manifest.version)).join(file);
+        let whole = std::fs::read(&path).unwrap();
+        std::fs::write(&path, vec![b'x'; whole.len()]).unwrap();
+        let versions = Versions::expecting(["web".to_owned()]);
+        let (drain, gauge) = (Drain::new(), gauge());
+        let opening = Opening { store: &store, cache_dir: "nowhere", drain: &drain, passed_over: &gauge };
+        let told = async {
+            fixture::until("it is told of", || !versions.hopeless().is_empty()).await;
+            let (_, version, why) = versions.hopeless().remove(0);
+            assert!(version == manifest.version && why.contains("damaged"), "{why}");
+            std::fs::write(&path, &whole).unwrap();
+            fixture::until("it opens", || versions.hopeless().is_empty()).await;
+            assert_eq!(versions.resident().len(), 1);
+            drain.start();
+        };
+        let routing = routing(Some(manifest.version.0)).into();
+        soon(async { tokio::join!(keep(&versions, &routing, opening), told) }).await;
+    }
+}
+
+#[tokio::test]
 async fn a_process_that_drains_stops_trying() {
     let (_dir, store) = local();
     let versions = Versions::expecting(["web".to_owned()]);
@@ -307,6 +333,9 @@ async fn what_is_kept_of_versions_that_are_gone_goes_and_what_is_damaged_is_fetc
     let kept = cache::statistics(cache, &new);
     drop(state);
     std::fs::write(&kept, vec![7; new.statistics.file.bytes as usize]).unwrap();
-    assert!(open(&store, "web", Some(new.version), cache).await.is_err());
+    let error = open(&store, "web", Some(new.version), cache).await.err().unwrap();
+    let versions = Versions::expecting(["web".to_owned()]);
+    versions.wait("web", Some(new.version), &error);
+    assert!(versions.hopeless().is_empty(), "another root may have it whole: {error}");
     assert!(open(&store, "web", Some(new.version), cache).await.is_ok(), "it came anew");
 }

@@ -44,7 +44,7 @@ pub async fn report(link: &Arc<Inner>, drain: &Drain, condition: &(impl Fn() -> 
             let report = NodeReport { trials: sending.clone(), batch, load: work.map(load), ..now.clone() };
             let told = tokio::time::timeout(PATIENCE, client.report(report)).await;
             if let Ok(Ok(reply)) = told {
-                link.heard();
+                link.contact.taken(reply.epoch, link.routing.now().epoch.0);
                 *link.tasks.lock() = reply.judge.into_iter().map(task).collect();
                 said = Some(now);
                 sending.clear();

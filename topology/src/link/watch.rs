@@ -1,6 +1,6 @@
 //! Follows the routing snapshots of whichever service answers.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, pin::pin, sync::Arc, time::Duration};
 
 use canopy_common::drain::Drain;
 use canopy_proto::topology::{RoutingUpdate, WatchRequest};
@@ -11,6 +11,9 @@ use crate::{
     redirect,
     routing::{RoutingSnapshot, delta::RoutingDelta},
 };
+
+/// How long a service may take to open a stream.
+const OPENS: Duration = Duration::from_secs(5);
 
 /// Never ends before the process drains.
 pub async fn watch(link: &Arc<Inner>, drain: &Drain) {
@@ -27,11 +30,15 @@ pub async fn watch(link: &Arc<Inner>, drain: &Drain) {
             biased;
             () = drain.wait_started() => return,
             ended = async {
-                let updates = client.watch(request).await?;
+                let late = || Status::deadline_exceeded(format!("no snapshot stream was opened in {OPENS:?}"));
+                let opened = tokio::time::timeout(OPENS, client.watch(request)).await;
+                let updates = opened.map_err(|_| late())??;
                 away = false;
+                link.contact.opened();
                 follow(link, updates, &mut told).await
             } => ended,
         };
+        link.contact.ended();
         let status = ended.err();
         let next = link.next(turn, status.as_ref());
         // Said once for as long as nobody answers.
@@ -55,7 +62,16 @@ async fn follow(
     told: &mut BTreeSet<String>,
 ) -> Result<(), Status> {
     let mut last = None;
-    while let Some(update) = updates.message().await? {
+    let mut stuck = pin!(link.contact.stuck());
+    loop {
+        let update = tokio::select! {
+            biased;
+            update = updates.message() => update?,
+            () = &mut stuck => {
+                return Err(Status::unavailable("the snapshot stream does not bring what the service has"));
+            }
+        };
+        let Some(update) = update else { return Ok(()) };
         let snapshot = read(&update, last.as_deref()).map_err(|reason| {
             let epoch = update.epoch;
             Status::data_loss(format!("routing snapshot {epoch} can't be used: {reason}"))
@@ -63,8 +79,8 @@ async fn follow(
         let snapshot = Arc::new(snapshot);
         last = Some(snapshot.clone());
         take(link, snapshot, told).await;
+        link.contact.came();
     }
-    Ok(())
 }
 
 /// The snapshot of an update; `last`: of the one before on the same stream.

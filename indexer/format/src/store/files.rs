@@ -96,7 +96,8 @@ impl VersionStore {
         tokio::fs::rename(&partial, target).await.map_err(fail)
     }
 
-    /// A part of a file of a version: at most `most` bytes from `start`, which is within it. Never empty.
+    /// A part of a file of a version: at most `most` bytes from `start`, which is within it. Never empty. Errors: the store can't be
+    /// asked, or it holds no such file, or a shorter one: then the version is damaged.
     pub async fn read_range(
         &self,
         corpus: &str,
@@ -107,12 +108,19 @@ impl VersionStore {
     ) -> Result<bytes::Bytes> {
         check_corpus(corpus)?;
         let end = file.bytes.min(start.saturating_add(most));
-        let bytes = self.objects.get_range(&object(corpus, version, &file.path), start..end).await?;
-        if bytes.is_empty() {
-            let reason = format!("it ends before byte {end} of {}", file.bytes);
-            return Err(Error::Damaged { file: file.path.clone(), reason });
+        let path = object(corpus, version, &file.path);
+        let damaged = |reason: String| Err(Error::Damaged { file: path.to_string(), reason });
+        let short = || format!("it ends before byte {end} of {}", file.bytes);
+        match self.objects.get_range(&path, start..end).await {
+            Ok(bytes) if bytes.is_empty() => damaged(short()),
+            Ok(bytes) => Ok(bytes),
+            Err(object_store::Error::NotFound { .. }) => damaged("it is missing".to_owned()),
+            // Stores have words of their own for a range beyond the end.
+            Err(error) => match self.size(&path).await {
+                Ok(Some(bytes)) if bytes < end => damaged(short()),
+                _ => Err(error.into()),
+            },
         }
-        Ok(bytes)
     }
 
     /// Re-reads every file of a version and compares length and BLAKE3; the damaged ones, those that can't be read among
