@@ -2,7 +2,7 @@
 
 use std::sync::mpsc;
 
-use canopy_common::{clock::Manual, rng::Dice, telemetry::Telemetry};
+use canopy_common::{clock, clock::Manual, rng::Dice, telemetry::Telemetry};
 use canopy_proto::topology::NodeReport;
 use futures::{StreamExt, stream};
 
@@ -44,6 +44,15 @@ fn service() -> Service {
     Service::new(&serve, &deps, Drain::new(), hearing::queue().0).unwrap()
 }
 
+/// Waits without moving the clock. Fails instead of hanging, by the machine's clock.
+async fn until(what: &str, done: impl Fn() -> bool) {
+    let begun = clock::System.now_us();
+    while !done() {
+        assert!(clock::System.now_us() - begun < 60_000_000, "it never comes that {what}");
+        tokio::task::yield_now().await;
+    }
+}
+
 async fn hear(service: &Service, zone: &str) {
     let report = NodeReport {
         node: "leaf-1".into(),
@@ -68,15 +77,12 @@ async fn a_store_of_versions_that_comes_later_is_told_of_when_it_is_there() {
     });
     let looking = tokio::spawn(look(service.clone(), store, drain.clone()));
     let said = || service.status()["no_version_store"].clone();
-    while said() != "there is no store x" {
-        tokio::task::yield_now().await;
-    }
+    until("the store is missed", || said() == "there is no store x").await;
     there.store(true, std::sync::atomic::Ordering::SeqCst);
-    while !said().is_null() {
-        tokio::time::sleep(LOOK).await;
-    }
+    tokio::time::advance(LOOK).await;
+    until("it is told of", || said().is_null()).await;
     drain.start();
-    looking.await.unwrap();
+    tokio::time::timeout(LOOK * 9, looking).await.expect("it looks on").unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -94,9 +100,7 @@ async fn nobody_is_away_because_the_store_is_slow() {
         let service = service.clone();
         async move { hear(&service, "b").await }
     });
-    while service.store.try_lock().is_ok() {
-        tokio::task::yield_now().await;
-    }
+    until("a word is stored", || service.store.try_lock().is_err()).await;
     tokio::time::advance(TICK).await;
     let passing = service.pass_time(TICK, Instant::now());
     let mut passing = std::pin::pin!(passing);

@@ -39,7 +39,9 @@ impl Authority {
     }
 
     fn openssl(&self, arguments: &[&str]) {
-        let done = Command::new("openssl").args(arguments).current_dir(self.0.path()).output().unwrap();
+        let run = Command::new("openssl").args(arguments).current_dir(self.0.path()).output();
+        let done =
+            run.unwrap_or_else(|error| panic!("no openssl: {error}; install openssl, as tests/run.sh does"));
         assert!(done.status.success(), "openssl {arguments:?}: {}", String::from_utf8_lossy(&done.stderr));
     }
 
