@@ -55,6 +55,19 @@ pub enum Error {
         /// What is wrong.
         reason: String,
     },
+    /// Somebody signed it, or another one of its number, and it is not what was signed.
+    #[error(
+        "{corpus} {version} is not trusted: {reason}; don't sign it as it is: compare it with its publisher's copy, and publish \
+         that again"
+    )]
+    Changed {
+        /// The corpus.
+        corpus: String,
+        /// The version.
+        version: Version,
+        /// What is wrong.
+        reason: String,
+    },
     /// No such corpus.
     #[error("corpus {0:?} does not exist in this store; `canopy corpus list` shows those that do")]
     NoCorpus(String),
@@ -102,6 +115,7 @@ impl Error {
                 | Self::NewerFormat { .. }
                 | Self::OtherAnalysis { .. }
                 | Self::Untrusted { .. }
+                | Self::Changed { .. }
         )
     }
 
@@ -137,6 +151,7 @@ impl Classify for Error {
             Self::NewerFormat { .. }
             | Self::OtherAnalysis { .. }
             | Self::Untrusted { .. }
+            | Self::Changed { .. }
             | Self::NoVersionYet(_)
             | Self::Exists(_) => ErrorClass::FailedPrecondition,
             Self::NoCorpus(_) | Self::NoVersion { .. } => ErrorClass::NotFound,

@@ -189,6 +189,11 @@ impl Trusted {
         self.0.is_empty()
     }
 
+    /// Whether the key that a signature names is one of these.
+    pub fn knows(&self, signature: &Signature) -> bool {
+        self.0.iter().any(|key| key.id() == signature.key)
+    }
+
     /// Id of the key that signed; the error says what is wrong, in words.
     pub fn check(
         &self,
@@ -215,7 +220,7 @@ impl Trusted {
             return Ok(signature.key.clone());
         }
         Err(format!(
-            "its signature by key {} does not fit its manifest: one of them was changed",
+            "its signature by key {} does not fit its manifest: one of them was changed since it was signed",
             signature.key
         ))
     }

@@ -34,6 +34,8 @@ pub struct Table {
 struct Raw {
     manifest: Bytes,
     signature: Option<Bytes>,
+    /// Where it has no signature: the file of one of another manifest.
+    foreign: Option<String>,
 }
 
 impl VersionStore {
@@ -54,7 +56,7 @@ impl VersionStore {
         check_corpus(corpus)?;
         let path = object(corpus, version, MANIFEST);
         let (raw, kept) = match self.raw(corpus, version).await {
-            Ok(Some(raw)) => (raw, false),
+            Ok(Some(raw)) => (raw, None),
             Ok(None) => {
                 self.corpus(corpus).await?;
                 return Err(Error::NoVersion { corpus: corpus.to_owned(), version });
@@ -62,13 +64,18 @@ impl VersionStore {
             Err(error) => match self.kept(corpus, version) {
                 Some(raw) if error.is_away() => {
                     tracing::warn!(corpus, %version, %error, "the store is away; going on with what is kept of the version");
-                    (raw, true)
+                    (raw, Some(error))
                 }
                 _ => return Err(error),
             },
         };
-        let table = self.judged(corpus, version, &raw, path.as_ref())?;
-        if kept || self.cache.is_none() {
+        let table = match (self.judged(corpus, version, &raw, path.as_ref()), kept) {
+            // What this disk made of a kept one says nothing of the version.
+            (Err(Error::Damaged { .. }), Some(away)) => return Err(away),
+            (judged, Some(_)) => return judged,
+            (judged, None) => judged?,
+        };
+        if self.cache.is_none() {
             return Ok(table);
         }
         // It waits for the disk.
@@ -85,19 +92,42 @@ impl VersionStore {
             None => self.read(&object(corpus, version, SIGNATURE)).await?,
             found => found,
         };
-        Ok(Some(Raw { manifest, signature }))
+        // Who never signs and whose manifest was changed are not the same: only asked where it counts.
+        let foreign = match &signature {
+            None if !self.trusted.everybody() => self.foreign_signature(corpus, version).await?,
+            _ => None,
+        };
+        Ok(Some(Raw { manifest, signature, foreign }))
+    }
+
+    /// A signature beside the manifest; the manifest's own is known not to be there.
+    async fn foreign_signature(&self, corpus: &str, version: Version) -> Result<Option<String>> {
+        let listed = self.listed(corpus, version).await?.objects;
+        let mut names = listed.iter().filter_map(|object| object.location.filename());
+        Ok(names.find(|name| name.starts_with("manifest-") && name.ends_with(".sig")).map(str::to_owned))
     }
 
     /// Whether the files of a table are what they should be.
     fn judged(&self, corpus: &str, version: Version, raw: &Raw, path: &str) -> Result<Table> {
-        let untrusted = |reason: String| Error::Untrusted { corpus: corpus.to_owned(), version, reason };
+        let of = || corpus.to_owned();
+        let untrusted = |reason: String| Error::Untrusted { corpus: of(), version, reason };
+        let changed = |reason: String| Error::Changed { corpus: of(), version, reason };
         let signature = match raw.signature.as_deref().map(Signature::from_json) {
             Some(Err(reason)) if !self.trusted.everybody() => return Err(untrusted(reason)),
             Some(Ok(signature)) => Some(signature),
             Some(Err(_)) | None => None,
         };
         if !self.trusted.everybody() {
-            self.trusted.check(&raw.manifest, signature.as_ref()).map_err(untrusted)?;
+            let known = signature.as_ref().is_some_and(|signature| self.trusted.knows(signature));
+            let judged = self.trusted.check(&raw.manifest, signature.as_ref());
+            judged.map_err(|reason| match &raw.foreign {
+                Some(file) => changed(format!(
+                    "no signature is of its manifest, and {file} beside it is of another one: it was changed since it was signed, or \
+                     another publisher's lies there"
+                )),
+                None if known => changed(reason),
+                None => untrusted(reason),
+            })?;
         }
         let manifest = Manifest::from_json(&raw.manifest, path)?;
         if manifest.corpus != corpus || manifest.version != version {
@@ -127,7 +157,7 @@ impl VersionStore {
         let directory = self.kept_in(corpus, version)?;
         let manifest = fs::read(directory.join(MANIFEST)).ok()?.into();
         let signature = fs::read(directory.join(SIGNATURE)).ok().map(Bytes::from);
-        Some(Raw { manifest, signature })
+        Some(Raw { manifest, signature, foreign: None })
     }
 
     fn keep(&self, corpus: &str, version: Version, raw: &Raw) -> Result<()> {
