@@ -235,7 +235,7 @@ impl Section for TopologyConfig {
 }
 
 /// Whether `text` is `host:port` with a port that can be dialled.
-pub(crate) fn dialable(text: &str) -> bool {
+pub fn dialable(text: &str) -> bool {
     text.rsplit_once(':').is_some_and(|(host, port)| {
         let plain = |c: char| !c.is_whitespace() && !c.is_control() && c != '/';
         let host_ok = (1..=LONGEST_HOST).contains(&host.len()) && host.chars().all(plain);

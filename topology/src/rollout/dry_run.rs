@@ -112,7 +112,8 @@ pub fn dry_run(state: &State, to: Version, policy: &Policy, supersede: bool, loa
             old_replica_qps: (load.queries_per_second - share) / fewest.max(1) as f64,
             sample_seconds: (compared > 0.0).then(|| step.sample as f64 / compared),
         };
-        run.warnings.extend(warnings(&plan, before, &policy, load));
+        run.warnings.extend(warnings(&plan, &policy, load));
+        run.warnings.extend(hasty(&plan, before, state.live));
         before = step.percent;
         run.steps.push(plan);
     }
@@ -236,7 +237,7 @@ fn waves(state: &State, to: Version, policy: &Policy, load: &Load) -> BTreeMap<u
     }
 }
 
-fn warnings(plan: &StepPlan, before: u8, policy: &Policy, load: &Load) -> Vec<String> {
+fn warnings(plan: &StepPlan, policy: &Policy, load: &Load) -> Vec<String> {
     let mut found = Vec::new();
     let percent = plan.step.percent;
     let limit = (plan.step.bake.0 + policy.gate_limit.0).as_secs_f64();
@@ -258,12 +259,17 @@ fn warnings(plan: &StepPlan, before: u8, policy: &Policy, load: &Load) -> Vec<St
             ));
         }
     }
-    if percent > 1 && before == 0 {
-        found.push(format!(
-            "the first queries that are answered from it are {percent} % at once; put a step of 1 % before"
-        ));
-    }
     found
+}
+
+/// A version that many are answered from before anybody saw how it is. A first version has no smaller step.
+fn hasty(plan: &StepPlan, before: u8, live: Option<Version>) -> Option<String> {
+    let percent = plan.step.percent;
+    (percent > 1 && before == 0 && live.is_some()).then(|| {
+        format!(
+            "the first queries that are answered from it are {percent} % at once; put a step of 1 % before"
+        )
+    })
 }
 
 fn warnings_of_the_tree(state: &State, policy: &Policy) -> Vec<String> {

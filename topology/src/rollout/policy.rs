@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use canopy_common::config::Time;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de};
 
 use crate::gates::{judged::Judged, policy::FEWEST};
 
@@ -24,6 +24,7 @@ const MAX_STEPS: usize = 32;
 #[serde(deny_unknown_fields)]
 pub struct Step {
     /// Of the queries, to the new version; 0: shadow (a sample is asked of it too, its answers are dropped).
+    #[serde(deserialize_with = "percent")]
     pub percent: u8,
     /// For how long at least.
     pub bake: Time,
@@ -34,6 +35,16 @@ pub struct Step {
 impl Step {
     /// All queries at once, with nothing to wait for.
     pub const ALL: Self = Self { percent: 100, bake: Time(Duration::ZERO), sample: 0 };
+}
+
+/// A share that can't be one is told with its limit, not with that of the number that holds it.
+fn percent<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u8, D::Error> {
+    let percent = i64::deserialize(deserializer)?;
+    let fits = u8::try_from(percent).ok().filter(|percent| *percent <= 100);
+    fits.ok_or_else(|| {
+        let reason = format!("{percent} is no share of queries; write 1 to 100, per cent, or 0 for shadow");
+        de::Error::custom(reason)
+    })
 }
 
 /// How a rollout goes.

@@ -88,6 +88,7 @@ fn corpus(state: &State) -> Value {
             "id": rollout.request.id,
             "from": rollout.from,
             "to": to,
+            "back": rollout.request.back,
             "by": rollout.request.by,
             "state": rollout.label(),
             "step": step,
@@ -113,7 +114,7 @@ fn corpus(state: &State) -> Value {
         .map(|ended| {
             json!({
                 "id": ended.id, "from": ended.from, "to": ended.to,
-                "outcome": ended.outcome.as_str(), "reason": ended.reason,
+                "back": ended.back, "outcome": ended.outcome.as_str(), "reason": ended.reason,
             })
         })
         .collect();
@@ -123,6 +124,7 @@ fn corpus(state: &State) -> Value {
         "shards": state.seen.placed.len(),
         "rollout": rollout,
         "removing": state.removing,
+        "needed": state.needed(),
         "waiting": state.waiting.as_ref().map(|request| json!({ "id": request.id, "to": request.to, "by": request.by })),
         "ended": ended,
     })

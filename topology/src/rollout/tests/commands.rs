@@ -293,6 +293,18 @@ fn a_version_that_comes_in_the_retention_is_told_that_nothing_is_turned_back() {
 }
 
 #[test]
+fn a_dry_run_asks_for_a_step_of_1_per_cent_only_where_there_can_be_one() {
+    let policy = Policy { steps: vec![Step::ALL], ..Policy::default() };
+    let warnings =
+        |state: &State| dry_run(state, Version(2), &policy, false, &Load::default()).warnings.join("; ");
+    let world = World::new(1, 2);
+    assert!(warnings(&world.state).contains("put a step of 1 % before"), "{}", warnings(&world.state));
+    let first = State { live: None, ..world.state.clone() };
+    let said = warnings(&first);
+    assert!(said.contains("the corpus's first version") && !said.contains("step of 1 %"), "{said}");
+}
+
+#[test]
 fn a_dry_run_warns_of_a_shadow_step_that_is_too_short_for_its_sample() {
     let world = World::new(1, 2);
     let warnings = |rate, policy: &Policy| {
