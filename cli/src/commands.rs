@@ -43,10 +43,13 @@ pub enum Command {
     /// Run all roles of a configuration file in one process
     Up(roles::UpArgs),
     /// Run one root
+    #[command(after_help = "Example:  canopy root -c canopy.toml --node root-1")]
     Root(roles::RoleArgs),
     /// Run one aggregator
+    #[command(after_help = "Example:  canopy aggregator -c canopy.toml --node aggregator-1")]
     Aggregator(roles::RoleArgs),
     /// Run one leaf
+    #[command(after_help = "Example:  canopy leaf -c canopy.toml --node leaf-1")]
     Leaf(roles::RoleArgs),
     /// Run the topology service, or ask one that runs
     Topology(topology::Args),
@@ -98,5 +101,21 @@ mod tests {
     #[test]
     fn every_command_is_sound() {
         super::Line::command().debug_assert();
+    }
+
+    #[test]
+    fn every_example_is_of_its_own_command() {
+        let mut open = vec![(String::new(), super::Line::command())];
+        let mut examples = 0;
+        while let Some((path, command)) = open.pop() {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            if help.contains("Example") {
+                assert!(help.contains(&format!("canopy{path}")), "canopy{path}: {help}");
+                examples += 1;
+            }
+            let below = command.get_subcommands().cloned();
+            open.extend(below.map(|sub| (format!("{path} {}", sub.get_name()), sub)));
+        }
+        assert!(examples > 10, "{examples}");
     }
 }

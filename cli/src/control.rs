@@ -25,7 +25,7 @@ use canopy_proto::{
     topology_peer::{Call, TopologyPeer},
 };
 use canopy_topology::{
-    config::{Role, TopologyConfig},
+    config::{Role, TopologyConfig, dialable},
     redirect,
 };
 use serde_json::Value;
@@ -46,7 +46,7 @@ pub struct Service {
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Address of the topology service, instead of a file; of several, separated by commas, the one that leads is found
-    #[arg(long = "service", value_name = "HOST:PORT", value_delimiter = ',')]
+    #[arg(long = "service", value_name = "HOST:PORT", value_delimiter = ',', value_parser = address)]
     addresses: Vec<String>,
     /// Who asks, for the audit log; default: the user and machine
     #[arg(long, value_name = "NAME")]
@@ -54,6 +54,14 @@ pub struct Service {
     /// File with the service's token, where it wants one; default: that of the configuration file
     #[arg(long, value_name = "FILE")]
     token_file: Option<String>,
+}
+
+/// An address as it is typed. Errors: how it is written.
+pub fn address(text: &str) -> Result<String, String> {
+    if dialable(text) {
+        return Ok(text.to_owned());
+    }
+    Err("host:port is expected, with a port of 1 to 65535, such as 127.0.0.1:7400".to_owned())
 }
 
 /// Services that can be called.
@@ -244,6 +252,11 @@ mod tests {
             assert_eq!(client.services[0].address, asked);
             assert_eq!(client.token.as_ref().map(Secret::reveal), Some("0123456789abcdef"));
         }
+        for mistyped in ["localhost", "localhost:", "localhost:99999", "http://localhost:7400", ""] {
+            let told = address(mistyped).unwrap_err();
+            assert!(told.contains("host:port is expected"), "{mistyped}: {told}");
+        }
+        assert_eq!(address("[::1]:7400").as_deref(), Ok("[::1]:7400"));
         let alone = Service { config: None, ..of(&["127.0.0.1:2"]) };
         assert_eq!(alone.client().unwrap().cluster, "");
         let nobody = Service::of(None).client().err().unwrap().to_string();

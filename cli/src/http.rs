@@ -9,8 +9,15 @@ use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::rt::TokioIo;
 
+use crate::control;
+
 /// Largest answer read, bytes.
 const MAX_ANSWER: usize = 64 << 20;
+
+/// An address as it is typed, `http://` and a slash at the end left out. Errors: how it is written.
+pub fn address(text: &str) -> std::result::Result<String, String> {
+    control::address(text.strip_prefix("http://").unwrap_or(text).trim_end_matches('/'))
+}
 
 /// A host and what it is called in error messages.
 #[derive(Clone)]

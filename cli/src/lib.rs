@@ -5,6 +5,7 @@ pub mod config;
 pub mod control;
 pub mod failure;
 pub mod http;
+pub mod news;
 pub mod queries;
 pub mod reload;
 pub mod say;

@@ -52,6 +52,18 @@ impl StoreArgs {
     pub fn open(&self) -> Result<VersionStore> {
         open(&self.config()?)
     }
+
+    /// The same, for a command that makes something in it: whoever makes the first thing may have no store yet.
+    pub fn open_to_make(&self, corpus: &str) -> Result<VersionStore> {
+        let config = self.config()?;
+        let url = &config.url;
+        open(&config).map_err(|error| match error.downcast_ref::<NoStore>() {
+            Some(_) => {
+                anyhow!("{error}; hint: a new one is made by `canopy corpus create {corpus} --store {url}`")
+            }
+            None => error,
+        })
+    }
 }
 
 /// Settings of a store by its URL, the others by a file and the environment.
@@ -60,12 +72,29 @@ pub fn settings(url: Option<&str>, file: Option<&Path>) -> Result<StoreConfig> {
     Ok(Loaded::read(file, &set).checked()?.store)
 }
 
+/// A store that should be there, and is not. To make one in its place would hide a mount that is gone.
+#[derive(Debug)]
+struct NoStore {
+    url: String,
+    /// The whole path: a relative one is of the directory that the process was started in.
+    path: PathBuf,
+}
+
+impl std::fmt::Display for NoStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { url, path } = self;
+        write!(f, "there is no store {url}: no directory {}; is it mounted?", path.display())
+    }
+}
+
+impl std::error::Error for NoStore {}
+
 /// A store that must exist.
 pub fn open(config: &StoreConfig) -> Result<VersionStore> {
     VersionStore::connect(config, false).map_err(|error| match error {
-        StoreError::Io { path, source } if source.kind() == ErrorKind::NotFound && path == config.url => {
-            let url = &config.url;
-            anyhow!("there is no store {url}; hint: `canopy corpus create web --store {url}` makes one")
+        StoreError::Io { path, source } if source.kind() == ErrorKind::NotFound => {
+            let path = std::path::absolute(&path).unwrap_or_else(|_| path.into());
+            NoStore { url: config.url.clone(), path }.into()
         }
         other => other.into(),
     })
@@ -117,7 +146,19 @@ mod tests {
     #[test]
     fn a_store_that_is_missing_is_named_with_the_way_out() {
         let error = open(&StoreConfig::at("/nowhere/at/all")).err().unwrap();
-        assert!(line(&error).starts_with("there is no store /nowhere/at/all; hint: "), "{error:#}");
+        let said = line(&error);
+        assert_eq!(said, "there is no store /nowhere/at/all: no directory /nowhere/at/all; is it mounted?");
+        // A path of its own directory is told in full, and one is made only by who makes something.
+        for url in ["no/such", "file:///no/such"] {
+            let error = line(&open(&StoreConfig::at(url)).err().unwrap());
+            assert!(
+                error.contains("no directory /") && error.ends_with("/no/such; is it mounted?"),
+                "{error}"
+            );
+        }
+        let to_make = line(&StoreArgs::at("/nowhere/at/all").open_to_make("news").err().unwrap());
+        assert!(to_make.starts_with(&said), "{to_make}");
+        assert!(to_make.contains("`canopy corpus create news --store /nowhere/at/all`"), "{to_make}");
     }
 
     #[tokio::test]

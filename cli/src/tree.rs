@@ -4,7 +4,7 @@
 //!
 //! Leaving goes from the top down: roots first, so that what they still have to answer finds everybody below.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, io::ErrorKind, sync::Arc, time::Duration};
 
 use anyhow::{Context, Result, anyhow};
 use canopy_aggregator::{AggregatorServe, config::GatherConfig};
@@ -104,13 +104,27 @@ impl Surroundings {
     }
 }
 
+/// What to do where an address can't be listened on.
+fn unheard(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::AddrInUse => "; hint: is another canopy running, or the port taken?",
+        ErrorKind::AddrNotAvailable => {
+            "; hint: no interface of this machine has the address: is it the node of another machine (--node names this one's), or \
+             mistyped?"
+        }
+        ErrorKind::PermissionDenied => "; hint: ports below 1024 are for who may; take a higher one",
+        _ => "",
+    }
+}
+
 async fn bind(net: &NetIo, node: &mut NodeConfig) -> Result<Listeners> {
     let listen = |address: String| {
         let bound = net.bind(&address);
         let id = node.id.clone();
         async move {
-            bound.await.with_context(|| {
-                format!("{id} can't listen on {address}; hint: is another canopy running, or the port taken?")
+            bound.await.map_err(|error| {
+                let hint = unheard(error.kind());
+                anyhow::Error::new(error).context(format!("{id} can't listen on {address}{hint}"))
             })
         }
     };
@@ -275,5 +289,27 @@ impl Tree {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_port_that_is_taken_and_an_address_of_another_machine_are_told_apart() {
+        let net = NetIo::tcp();
+        let taken = net.bind("127.0.0.1:0").await.unwrap();
+        let said = async |address: &str| {
+            let mut node = NodeConfig::at("leaf-1", Role::Leaf, address);
+            crate::failure::line(&bind(&net, &mut node).await.err().unwrap())
+        };
+        let in_use = said(&taken.address.to_string()).await;
+        assert!(in_use.contains("is another canopy running, or the port taken?"), "{in_use}");
+        // Of a block that is for documentation: no machine has it.
+        let elsewhere = said("192.0.2.1:7100").await;
+        assert!(elsewhere.contains("leaf-1 can't listen on 192.0.2.1:7100"), "{elsewhere}");
+        assert!(elsewhere.contains("no interface of this machine has the address"), "{elsewhere}");
+        assert!(!elsewhere.contains("port taken"), "{elsewhere}");
     }
 }

@@ -93,7 +93,7 @@ pub async fn run(command: Command) -> Result<()> {
         Command::SetSchema { name, store, schema } => {
             let schema = read_schema(&schema)?;
             let id = schema.id();
-            store.open()?.set_schema(&name, schema).await?;
+            store.open_to_make(&name)?.set_schema(&name, schema).await?;
             say!("{name}: the next build uses schema {id}");
         }
     }

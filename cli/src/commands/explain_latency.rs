@@ -10,7 +10,12 @@ use canopy_common::net::NetIo;
 use futures::future::join_all;
 use serde_json::{Value, json};
 
-use crate::{config::Loaded, http::Client, say::say, show::plain};
+use crate::{
+    config::Loaded,
+    http::{self, Client},
+    say::say,
+    show::plain,
+};
 
 /// `canopy explain-latency`.
 #[derive(clap::Args)]
@@ -21,7 +26,7 @@ pub struct Args {
     /// The query's id, or as many of its first digits as tell it from others
     query_id: String,
     /// HTTP address of the root that answered
-    #[arg(long, default_value = "127.0.0.1:8080", value_name = "HOST:PORT")]
+    #[arg(long, default_value = "127.0.0.1:8080", value_name = "HOST:PORT", value_parser = http::address)]
     root: String,
     /// Configuration file that names the other nodes (and the root, when --root is left out)
     #[arg(short, long, value_name = "FILE")]

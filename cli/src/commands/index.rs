@@ -97,7 +97,11 @@ async fn list(which: &Which) -> Result<()> {
     let mut listed = Vec::new();
     for version in store.versions(&which.corpus).await? {
         let table = store.table(&which.corpus, version).await.map_err(|error| Unread {
-            untrusted: matches!(error, StoreError::Untrusted { .. }),
+            fault: match error {
+                StoreError::Untrusted { .. } => Fault::Unsigned,
+                StoreError::Changed { .. } => Fault::Changed,
+                _ => Fault::Damaged,
+            },
             reason: show::plain(&error.to_string()),
         });
         listed.push((version, table));
@@ -115,22 +119,38 @@ async fn list(which: &Which) -> Result<()> {
     let reasons = unread.iter().map(|(version, unread)| format!("{version}: {}", unread.reason));
     let reasons: Vec<String> = reasons.collect();
     let mut hints = Vec::new();
-    if unread.iter().any(|(_, unread)| unread.untrusted) {
+    let any = |fault| unread.iter().any(|(_, unread)| unread.fault == fault);
+    if any(Fault::Unsigned) {
         hints.push(
             "what is not trusted may be whole: sign it (`canopy index publish --from URL --to URL --version N --sign-key FILE`, URL \
              may be the same), or name the key that signed it in [store] verify_keys",
         );
     }
-    if unread.iter().any(|(_, unread)| !unread.untrusted) {
+    if any(Fault::Changed) {
+        hints.push(
+            "what is not what was signed: find out who changed it: compare its manifest.json with the publisher's copy, \
+             and publish that again under a new number",
+        );
+    }
+    if any(Fault::Damaged) {
         hints.push("copy or build again what is damaged; nodes pass it over meanwhile");
     }
     bail!("{}; hint: {}", reasons.join("; "), hints.join("; "))
 }
 
+/// What kind of fault it is: each has its own way out.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    /// It may be whole, and nobody who is trusted signed it.
+    Unsigned,
+    /// It is not what was signed.
+    Changed,
+    Damaged,
+}
+
 /// Why a version can't be listed.
 struct Unread {
-    /// It may be whole, and nobody who is trusted signed it.
-    untrusted: bool,
+    fault: Fault,
     reason: String,
 }
 
@@ -148,10 +168,10 @@ fn as_json((version, table): &Listed) -> Value {
             "documents": m.documents().to_string(), "shards": m.shards.len(), "bytes": bytes(m).to_string(),
             "schema_id": m.schema_id, "signed_by": signature.as_ref().map(|signature| &signature.key)
         }),
-        Err(Unread { untrusted: true, reason }) => {
-            json!({ "version": version.0.to_string(), "untrusted": reason })
+        Err(Unread { fault: Fault::Damaged, reason }) => {
+            json!({ "version": version.0.to_string(), "damaged": reason })
         }
-        Err(Unread { reason, .. }) => json!({ "version": version.0.to_string(), "damaged": reason }),
+        Err(Unread { reason, .. }) => json!({ "version": version.0.to_string(), "untrusted": reason }),
     }
 }
 
@@ -175,7 +195,10 @@ fn show_list(which: &Which, listed: &[Listed]) {
                 m.schema_id.clone(),
                 signature.as_ref().map_or_else(|| "nobody".to_owned(), |signature| signature.key.clone()),
             ]),
-            Err(Unread { untrusted: true, .. }) => table.add_row([version, "not trusted".to_owned()]),
+            Err(Unread { fault: Fault::Unsigned, .. }) => table.add_row([version, "not trusted".to_owned()]),
+            Err(Unread { fault: Fault::Changed, .. }) => {
+                table.add_row([version, "not what was signed".to_owned()])
+            }
             Err(_) => table.add_row([version, "can't be read".to_owned()]),
         };
     }
@@ -323,5 +346,15 @@ mod tests {
             assert!(error.contains(part), "{part}: {error}");
         }
         assert!(!error.contains("remove") && !error.contains("copy or build"), "{error}");
+        // Nor to sign what was changed since it was signed.
+        for version in [1, 2] {
+            let dir = store.version_dir("web", Version(version)).unwrap();
+            std::fs::write(dir.join("manifest-00000000000000000000000000000000.sig"), "{}").unwrap();
+        }
+        let error = list(&which).await.unwrap_err().to_string();
+        for part in ["changed since it was signed", "don't sign it as it is", "find out who changed it"] {
+            assert!(error.contains(part), "{part}: {error}");
+        }
+        assert!(!error.contains("--sign-key"), "{error}");
     }
 }

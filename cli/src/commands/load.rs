@@ -33,7 +33,7 @@ use crate::{
               canopy load --queries queries.txt --closed 8 --duration 10s --json")]
 pub struct Args {
     /// HTTP address of a root
-    #[arg(long, default_value = "127.0.0.1:8080", value_name = "HOST:PORT")]
+    #[arg(long, default_value = "127.0.0.1:8080", value_name = "HOST:PORT", value_parser = crate::http::address)]
     root: String,
     /// Corpus
     #[arg(long, default_value = "web")]
@@ -150,7 +150,7 @@ pub async fn run(args: Args) -> Result<()> {
         .collect();
     let target = Arc::new(Target {
         net: NetIo::tcp(),
-        root: args.root.strip_prefix("http://").unwrap_or(&args.root).to_owned(),
+        root: args.root.clone(),
         paths,
         patience: args.timeout.0 + Duration::from_secs(10),
         idle: Mutex::new(Vec::new()),

@@ -35,7 +35,6 @@ pub struct UpArgs {
 
 /// One role.
 #[derive(clap::Args)]
-#[command(after_help = "Example:  canopy leaf -c canopy.toml --node leaf-1")]
 pub struct RoleArgs {
     /// Configuration file
     #[arg(short, long, value_name = "FILE")]

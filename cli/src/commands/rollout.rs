@@ -20,6 +20,7 @@ use tokio::time::Instant;
 use crate::{
     control::{Client, Service},
     failure::GaveUp,
+    news::News,
     say::{aside, say},
     store,
 };
@@ -162,7 +163,7 @@ pub async fn run(command: Command) -> Result<()> {
 pub async fn rollback(args: RollbackArgs) -> Result<()> {
     let RollbackArgs { of, to, from, reason, at_once } = args;
     if let Some(to) = to {
-        exists(&of.service, &of.corpus, to).await?;
+        can_come(None, &of.service, &of.corpus, to).await?;
     }
     let corpus = of.corpus.clone();
     let (to, from) = (to.unwrap_or(0), from.unwrap_or(0));
@@ -228,6 +229,15 @@ async fn shards_in(store: &VersionStore, corpus: &str, version: u64) -> Shards {
     manifest.layouts.iter().map(|layout| (layout.group.clone(), layout.shards)).collect()
 }
 
+/// Whether a version can come to serve, forwards or back, as far as this machine sees it; what shards it has.
+async fn can_come(named: Option<&str>, service: &Service, corpus: &str, version: u64) -> Result<Shards> {
+    let shards = exists(service, corpus, version).await?;
+    if let Some(store) = seen_store(named, service) {
+        servable(&store, corpus, version).await?;
+    }
+    Ok(shards)
+}
+
 async fn ask(args: &CorpusArgs, command: Asked) -> Result<()> {
     let reply = args.service.client()?.command(command).await?;
     print_done(args.json, &reply.done, reply.epoch);
@@ -259,10 +269,17 @@ async fn start(args: StartArgs) -> Result<()> {
             return Err(anyhow!("which version? hint: {hint}"));
         }
     };
-    let mut shards = exists(&args.service, &args.corpus, version).await?;
-    if let Some(store) = seen_store(named, &args.service) {
-        servable(&store, &args.corpus, version).await?;
+    if args.version.is_none() {
+        let status = args.service.client()?.show(What::Status, 0).await?;
+        if let Some(why) = given_up(&status["corpora"][&args.corpus], version) {
+            let of = &args.corpus;
+            return Err(anyhow!(
+                "the newest version is v{version} of {of}, and {why}; it is not taken again unless it is named; hint: `--version {version}` \
+                 tries it again, or build or publish a newer one"
+            ));
+        }
     }
+    let mut shards = can_come(named, &args.service, &args.corpus, version).await?;
     if let (true, Some(store)) = (shards.is_empty(), &args.store) {
         shards = shards_in(&store::open(&store::settings(Some(store), None)?)?, &args.corpus, version).await;
     }
@@ -291,6 +308,27 @@ async fn start(args: StartArgs) -> Result<()> {
     }
     print_done(args.json, &reply.done, reply.epoch);
     Ok(())
+}
+
+/// Why nobody means a version who does not name it: the last that is known of it is that it was given up.
+fn given_up(corpus: &Value, version: u64) -> Option<String> {
+    let rollout = &corpus["rollout"];
+    let state = rollout["state"].as_str().unwrap_or_default();
+    if rollout["to"] == version && state.starts_with("rolling back") {
+        return Some(format!("it is being turned back ({state})"));
+    }
+    if rollout["from"] == version && rollout["back"] == true {
+        return Some(format!("it is being turned back from: a rollback to v{} is under way", rollout["to"]));
+    }
+    let known = |one: &&Value| one["to"] == version || (one["from"] == version && one["back"] == true);
+    let last = ended(corpus).find(known)?;
+    let [outcome, reason] = ["outcome", "reason"].map(|key| last[key].as_str().unwrap_or("?"));
+    if last["to"] != version {
+        // A rollback that did not come to its end turned back from nothing.
+        return (outcome == "serving").then(|| format!("it was rolled back from, to v{}", last["to"]));
+    }
+    let given_up = ["rolled back", "failed", "aborted"].contains(&outcome);
+    given_up.then(|| format!("it was given up: {outcome} ({})", cut(reason)))
 }
 
 async fn newest(store: &VersionStore, corpus: &str) -> Result<u64> {
@@ -336,24 +374,39 @@ async fn looked_up(client: &Client, name: &str) -> Result<Value> {
     }
 }
 
+/// The rollouts that ended, the last one first.
+fn ended(corpus: &Value) -> impl Iterator<Item = &Value> {
+    corpus["ended"].as_array().into_iter().flatten()
+}
+
+/// Without the rollouts that had ended before somebody watched: they are in `rollout status`.
+fn since(corpus: &Value, before: &[Value]) -> Value {
+    let mut corpus = corpus.clone();
+    if let Some(ended) = corpus.get_mut("ended").and_then(Value::as_array_mut) {
+        ended.retain(|one| !before.contains(&one["id"]));
+    }
+    corpus
+}
+
 /// Prints each change until the new version serves all queries. Fails when it is stopped or was turned back.
 async fn watch(args: &CorpusArgs) -> Result<()> {
     let client = args.service.client()?;
     // What is mistyped is told at once.
     let mut found = Some(corpus(&client, &args.corpus).await?);
+    let before: Vec<Value> = found.iter().flat_map(ended).map(|one| one["id"].clone()).collect();
+    let mut news = if args.json { News::of_a_log() } else { News::of_stdout() };
     let mut printed = Vec::new();
     loop {
         let mut corpus = match found.take() {
             Some(found) => found,
             None => looked_up(&client, &args.corpus).await?,
         };
-        // Time that goes by is no change.
-        if let Some(rollout) = corpus["rollout"].as_object_mut() {
-            rollout.remove("left_ms");
-        }
-        let lines = lines(&args.corpus, &corpus);
-        if lines != printed {
-            show(args, &corpus);
+        news.settled(&mut corpus);
+        let lines = lines(&args.corpus, &since(&corpus, &before));
+        if !args.json {
+            news.show(lines);
+        } else if lines != printed {
+            say!("{corpus:#}");
             printed = lines;
         }
         if let Some(stopped) = corpus["rollout"]["stopped"].as_str() {
@@ -384,7 +437,39 @@ mod tests {
         store::{Corpus, Ordering},
     };
 
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn a_version_that_was_given_up_is_not_meant_unless_it_is_named() {
+        let ended = |to: u64, outcome: &str| json!({ "id": to, "from": 1, "to": to, "outcome": outcome, "reason": "errors grew" });
+        let after = |ended: Value| given_up(&json!({ "live": 1, "rollout": null, "ended": ended }), 5);
+        for outcome in ["rolled back", "failed", "aborted"] {
+            let why = after(json!([ended(4, "serving"), ended(5, outcome)])).unwrap();
+            assert_eq!(why, format!("it was given up: {outcome} (errors grew)"));
+        }
+        assert_eq!(after(json!([])), None);
+        assert_eq!(after(json!([ended(5, "superseded")])), None);
+        // It was tried again since, by name.
+        assert_eq!(after(json!([ended(5, "serving"), ended(5, "rolled back")])), None);
+        let mut back = ended(4, "serving");
+        (back["back"], back["from"]) = (json!(true), json!(5));
+        let why = after(json!([back, ended(5, "serving")])).unwrap();
+        assert_eq!(why, "it was rolled back from, to v4");
+        let now = |rollout: Value| given_up(&json!({ "rollout": rollout, "ended": [] }), 5);
+        assert!(now(json!({ "from": 4, "to": 5, "state": "rolling back (rolled back)" })).is_some());
+        assert!(now(json!({ "from": 5, "to": 4, "back": true, "state": "stage" })).is_some());
+        assert_eq!(now(json!({ "from": 4, "to": 5, "state": "canary 1 %" })), None);
+        assert_eq!(given_up(&Value::Null, 5), None, "the service says what it does not know");
+    }
+
+    #[test]
+    fn a_watcher_is_told_of_no_rollout_that_had_ended_before() {
+        let corpus = json!({ "live": 1, "ended": [{ "id": 7 }, { "id": 9 }, { "id": 2 }] });
+        let seen = since(&corpus, &[json!(9), json!(2)]);
+        assert_eq!(seen["ended"], json!([{ "id": 7 }]));
+    }
 
     #[tokio::test]
     async fn without_a_version_the_newest_of_the_store_of_the_file_is_taken() {
@@ -417,6 +502,11 @@ mod tests {
         std::fs::create_dir_all(&damaged).unwrap();
         std::fs::write(damaged.join("manifest.json"), "{").unwrap();
         let refused = asked(Service::of(Some(&file)), Some(1)).await;
+        assert!(refused.contains("v1 of web can't be served") && refused.contains("is damaged"), "{refused}");
+        let service = Service::of(Some(&file));
+        let of = CorpusArgs { service, corpus: "web".to_owned(), json: false };
+        let back = RollbackArgs { of, to: Some(1), from: None, reason: String::new(), at_once: false };
+        let refused = crate::failure::line(&rollback(back).await.unwrap_err());
         assert!(refused.contains("v1 of web can't be served") && refused.contains("is damaged"), "{refused}");
     }
 }

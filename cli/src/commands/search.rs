@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::{
     failure,
-    http::{Client, encode},
+    http::{self, Client, encode},
     say::{self, say},
     show,
 };
@@ -21,7 +21,7 @@ pub struct Args {
     /// What to look for
     query: String,
     /// HTTP address of a root
-    #[arg(long, default_value = "127.0.0.1:8080", value_name = "HOST:PORT")]
+    #[arg(long, default_value = "127.0.0.1:8080", value_name = "HOST:PORT", value_parser = http::address)]
     root: String,
     /// Corpus
     #[arg(long, default_value = "web")]

@@ -3,7 +3,7 @@
 
 mod screen;
 
-use std::{collections::BTreeSet, io::IsTerminal, path::PathBuf, time::Duration};
+use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
 use anyhow::{Result, anyhow};
 use canopy_common::net::NetIo;
@@ -15,14 +15,19 @@ use serde_json::{Value, json};
 pub use screen::placement;
 
 use self::screen::{Report, Screen, Tree};
-use crate::{config::Loaded, control::Service, failure, http::Client, say, say::say};
+use crate::{
+    config::Loaded,
+    control::Service,
+    failure,
+    http::{self, Client},
+    news::News,
+    say::say,
+};
 
 /// Between two looks of `--watch`.
 const AGAIN: Duration = Duration::from_secs(1);
 /// Longest that one node may take.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// To the top left of an empty terminal.
-const CLEAR: &str = "\x1b[2J\x1b[H";
 
 /// `canopy status`.
 #[derive(clap::Args)]
@@ -34,7 +39,7 @@ pub struct Args {
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Admin address of one node, instead of a file
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, value_name = "HOST:PORT", value_parser = http::address)]
     admin: Vec<String>,
     /// Lists every shard on every leaf, not only those that lack something
     #[arg(long)]
@@ -61,21 +66,19 @@ pub async fn run(args: Args) -> Result<()> {
     if topology.nodes.iter().all(|node| node.admin.is_empty()) {
         return Err(anyhow!("no node to ask; hint: -c canopy.toml, or --admin 127.0.0.1:8080"));
     }
-    let mut shown: BTreeSet<String> = BTreeSet::new();
+    let mut news = News::of_stdout();
     loop {
-        let screen = look(&args, &topology).await;
+        let mut screen = look(&args, &topology).await;
         if args.json {
             say!("{:#}", document(&screen));
         } else {
-            let lines = screen.lines(args.replicas);
-            match (args.watch, std::io::stdout().is_terminal()) {
-                (false, _) => lines.iter().for_each(|line| say!("{line}")),
-                // In one piece, so that it does not flicker.
-                (true, true) => say::write(format_args!("{CLEAR}{}\n", lines.join("\n"))),
-                (true, false) => {
-                    lines.iter().filter(|line| !shown.contains(*line)).for_each(|line| say!("{line}"));
-                    shown = lines.into_iter().collect();
-                }
+            if args.watch {
+                let corpora = screen.tree.iter_mut().filter_map(|tree| tree.status.get_mut("corpora"));
+                let corpora = corpora.filter_map(Value::as_object_mut);
+                corpora.flat_map(|corpora| corpora.values_mut()).for_each(|corpus| news.settled(corpus));
+                news.show(screen.lines(args.replicas));
+            } else {
+                screen.lines(args.replicas).iter().for_each(|line| say!("{line}"));
             }
         }
         if !args.watch {

@@ -250,8 +250,25 @@ async fn place(args: PlaceArgs, dry_run: bool, of: Option<String>) -> Result<()>
     if !args.json {
         done(&reply);
         say!("loads first, drops after; canopy status shows how far it is");
+        // It was done; what comes next is only a hint.
+        let status = client.show(What::Status, 0).await.unwrap_or_default();
+        if let Some(next) = next(&args, &status["corpora"][&args.corpus]) {
+            say!("{next}");
+        }
     }
     Ok(())
+}
+
+/// What is to be done after a corpus was placed that has no version: to place it gives it none.
+fn next(args: &PlaceArgs, corpus: &Value) -> Option<String> {
+    let none = corpus.is_object() && ["live", "rollout", "waiting"].iter().all(|key| corpus[*key].is_null());
+    let file = args.service.config().map_or_else(String::new, |file| format!(" -c {}", file.display()));
+    let name = &args.corpus;
+    none.then(|| {
+        format!(
+            "it has no version yet, and answers nothing; next: canopy rollout start{file} --corpus {name}"
+        )
+    })
 }
 
 /// Moves that are shown one by one.
@@ -335,5 +352,32 @@ fn print(status: &Value) {
     let hot: Vec<String> = hot.collect();
     if !hot.is_empty() {
         say!("asked most: {}", hot.join(", "));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_placed_without_a_version_is_told_what_comes_next() {
+        let args = PlaceArgs {
+            service: Service::of(Some(std::path::Path::new("tree.toml"))),
+            corpus: "news".to_owned(),
+            group: String::new(),
+            replicas: 2,
+            shards: 4,
+            remove: Vec::new(),
+            json: false,
+        };
+        let told = next(&args, &json!({ "live": null, "rollout": null, "waiting": null })).unwrap();
+        assert!(told.contains("next: canopy rollout start -c tree.toml --corpus news"), "{told}");
+        for has in
+            [json!({ "live": 3 }), json!({ "rollout": { "to": 1 } }), json!({ "waiting": { "to": 1 } })]
+        {
+            assert_eq!(next(&args, &has), None, "{has}");
+        }
     }
 }

@@ -104,7 +104,7 @@ fn cut(token: &str) -> Result<std::collections::BTreeMap<u32, u64>> {
 
 /// Runs it.
 pub async fn run(args: Args) -> Result<()> {
-    let store = args.store.open()?;
+    let store = args.store.open_to_make(&args.corpus)?;
     let schema = args.schema.as_deref().map(read_schema).transpose()?;
     let mut request = BuildRequest {
         schema,

@@ -84,9 +84,11 @@ pub async fn run(args: Args) -> Result<()> {
         None => Ok(None),
         Some(client) => release(client, &args.corpus, version, removed).await,
     };
-    let mut surplus = surplus(&servable, args.keep as usize, &needed);
-    surplus.extend(broken.iter().filter(|version| !needed.contains(version)));
-    let (mut removed, kept_back) = if args.dry_run {
+    let mut surplus = surplus(&servable, args.keep as usize).to_vec();
+    surplus.extend(&broken);
+    let (surplus, stays): (Vec<Version>, Vec<Version>) =
+        surplus.into_iter().partition(|version| !needed.contains(version));
+    let (mut removed, mut kept_back) = if args.dry_run {
         (surplus.into_iter().map(|version| (version, 0)).collect(), Vec::new())
     } else {
         // Of a run that was broken off: gone, or to stay by now.
@@ -96,6 +98,8 @@ pub async fn run(args: Args) -> Result<()> {
         let remove = async |version| Ok(store.remove(&args.corpus, version).await?);
         remove_each(surplus, release, remove).await?
     };
+    kept_back.extend(stays.into_iter().map(|version| (version, NEEDED.to_owned())));
+    kept_back.sort();
     // Two days: longer than any build or copy takes.
     let before = System.now_us() - 2 * 24 * 3600 * 1_000_000;
     removed.extend(store.remove_abandoned(&args.corpus, before, args.dry_run).await?);
@@ -104,6 +108,9 @@ pub async fn run(args: Args) -> Result<()> {
     print(&args, &seen, &removed, &kept_back);
     Ok(())
 }
+
+/// Why an old version stays.
+const NEEDED: &str = "it serves, comes, is held by leaves, or is what a rollback goes to";
 
 /// What there was.
 struct Seen {
@@ -187,21 +194,21 @@ async fn release(client: &Client, corpus: &str, version: Version, removed: bool)
     Ok(Some(said["needed"].as_str().unwrap_or("the topology service needs it").to_owned()))
 }
 
-/// Versions that the topology service says anything of.
+/// Versions that the topology service would not let go of, and those that leaves hold.
 fn needed_by(status: &Value, routing: &Value) -> BTreeSet<Version> {
     let rollout = &status["rollout"];
     let before = status["ended"][0]["from"].clone();
     let named = [&status["live"], &rollout["from"], &rollout["to"], &status["waiting"]["to"], &before];
-    let named = named.into_iter().filter_map(Value::as_u64);
+    let told = status["needed"].as_array().into_iter().flatten();
+    let named = named.into_iter().chain(told).filter_map(Value::as_u64);
     let held =
         routing["versions"].as_object().into_iter().flatten().filter_map(|(version, _)| version.parse().ok());
     named.chain(held).map(Version).collect()
 }
 
-/// Those that go: neither among the newest `keep` nor needed.
-fn surplus(versions: &[Version], keep: usize, needed: &BTreeSet<Version>) -> Vec<Version> {
-    let older = versions.len().saturating_sub(keep);
-    versions[..older].iter().filter(|version| !needed.contains(version)).copied().collect()
+/// Those that are not among the newest `keep`.
+fn surplus(versions: &[Version], keep: usize) -> &[Version] {
+    &versions[..versions.len().saturating_sub(keep)]
 }
 
 /// Those that --broken names. Errors: one can be served, is not there, or is the newest, whose number the next one is above.
@@ -311,9 +318,11 @@ mod tests {
             &json!({ "versions": { "3": {}, "6": {} } }),
         );
         assert_eq!(needed, [2, 3, 6].map(Version).into());
-        assert_eq!(surplus(&all, 2, &needed), [1, 4].map(Version));
-        assert_eq!(surplus(&all, 9, &needed), []);
-        assert_eq!(surplus(&all, 1, &BTreeSet::new()), [1, 2, 3, 4, 5].map(Version));
+        // What only the service can tell: v4 is what a rollback goes to.
+        let told = needed_by(&json!({ "live": 5, "ended": [{ "from": 5 }], "needed": [4, 5] }), &Value::Null);
+        assert_eq!(told, [4, 5].map(Version).into());
+        assert_eq!(surplus(&all, 2), [1, 2, 3, 4].map(Version));
+        assert_eq!(surplus(&all, 9), []);
     }
 
     #[tokio::test]

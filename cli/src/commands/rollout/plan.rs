@@ -4,31 +4,47 @@
 use std::{io::ErrorKind, path::Path};
 
 use anyhow::{Context, Result, anyhow};
-use canopy_common::bounded;
+use canopy_common::{bounded, config::Checked};
 use canopy_topology::{
     gates::judged::{Judged, MOST_BYTES},
     rollout::Policy,
 };
-use serde::Deserialize;
 use serde_json::Value;
 
-use crate::{say::say, show::bytes};
+use crate::{failure, say::say, show::bytes};
 
 /// A plan as the service reads it: its `judged` names a file, whose text takes the name's place.
 pub fn read(file: &Path) -> Result<String> {
     let not_a_plan = || format!("{} is not a rollout plan", file.display());
     let text = bounded::text(file, bounded::MOST_SETTINGS).with_context(|| file.display().to_string())?;
     let mut plan: toml::Table = toml::from_str(&text).with_context(not_a_plan)?;
-    let judged = plan.remove("judged");
-    let mut policy = Policy::deserialize(plan).with_context(not_a_plan)?;
-    if let Some(judged) = judged {
-        let name = judged.as_str().ok_or_else(|| anyhow!("judged: it is not the name of a file"));
-        policy.judged = read_judged(&file.with_file_name(name.with_context(not_a_plan)?))?;
+    let judged = plan.remove("judged").map(|name| match name.as_str() {
+        Some(name) => read_judged(&file.with_file_name(name)),
+        None => Err(anyhow!("it is not the name of a file; write it in quotes")),
+    });
+    let (judged, unread) = match judged {
+        Some(Ok(judged)) => (judged, None),
+        Some(Err(error)) => (Judged::default(), Some(("judged".to_owned(), failure::line(&error)))),
+        None => (Judged::default(), None),
+    };
+    let with_judged = |policy: &Policy| Policy { judged: judged.clone(), ..policy.clone() };
+    let mut read = Checked::<Policy>::of(plan, |policy| with_judged(policy).problems());
+    read.misread.extend(unread);
+    match read.value.take() {
+        Some(policy) if read.misread.is_empty() && read.beyond.is_empty() => {
+            Ok(serde_json::to_string(&with_judged(&policy))?)
+        }
+        _ => Err(refused(&read.problems()).context(not_a_plan())),
     }
-    if let Some((key, reason)) = policy.problems().into_iter().next() {
-        return Err(anyhow!("{key}: {reason}").context(not_a_plan()));
+}
+
+/// All that is wrong: one problem in the line, several each on its own.
+fn refused(problems: &[(String, String)]) -> anyhow::Error {
+    let lines: Vec<String> = problems.iter().map(|(key, reason)| format!("{key}: {reason}")).collect();
+    match lines.as_slice() {
+        [only] => anyhow!("{only}"),
+        lines => anyhow!("it has {} problems:\n  {}", lines.len(), lines.join("\n  ")),
     }
-    Ok(serde_json::to_string(&policy)?)
 }
 
 fn read_judged(file: &Path) -> Result<Judged> {
@@ -112,7 +128,44 @@ mod tests {
         let endless = crate::failure::line(&read(Path::new("/dev/zero")).unwrap_err());
         assert!(endless.contains("/dev/zero: it has more than"), "{endless}");
         assert!(refused(&text, "judged = 3").contains("not the name of a file"));
-        assert!(refused(&text, "bake = 3").contains("plan.toml is not a rollout plan: unknown field `bake`"));
+        assert!(
+            refused(&text, "bake = 3")
+                .contains("plan.toml is not a rollout plan: bake: unknown field `bake`")
+        );
         assert!(refused(&text, "max_unavailable = 0").contains("max_unavailable: 0 is not within"));
+    }
+
+    #[test]
+    fn all_problems_of_a_plan_are_told_with_their_steps() {
+        let directory = tempfile::tempdir().unwrap();
+        let plan = directory.path().join("plan.toml");
+        let step = |percent: &str, more: &str| format!("[[steps]]\npercent = {percent}\n{more}\n");
+        let steps = [
+            step("0", "bake = '1s'\nsample = -3"),
+            step("150", "bake = 3\nsample = 99"),
+            step("300", "bake = '1s'"),
+            step("50", "bake = '1s'\nsample = 0\nlenght = 1"),
+            step("10", "bake = '1s'\nsample = 0"),
+        ];
+        let text = format!("judged = 'none.jsonl'\nmax_unavailable = 0\nretain = '1d'\n{}", steps.concat());
+        std::fs::write(&plan, text).unwrap();
+        let told = crate::failure::line(&read(&plan).unwrap_err());
+        for part in [
+            "plan.toml is not a rollout plan: it has 12 problems:\n",
+            "  steps[0].sample: invalid value: integer `-3`, expected a whole number, 0 or more\n",
+            "  steps[1].percent: 150 is no share of queries; write 1 to 100",
+            "  steps[1].bake: 3 has no unit",
+            "  steps[1].sample: 99 queries tell nothing",
+            "  steps[2].percent: 300 is no share of queries",
+            "  steps[2].sample: it is missing",
+            "  steps[3].lenght: unknown field",
+            "  steps[4].percent: 10 follows 50; shares have to grow",
+            "  steps: the last step is 10 %; end with percent = 100",
+            "  retain: \"1d\": \"d\" is no unit",
+            "  max_unavailable: 0 is not within 1 to 64",
+            "  judged: ",
+        ] {
+            assert!(told.contains(part), "{part} in\n{told}");
+        }
     }
 }
