@@ -173,7 +173,10 @@ impl Health {
             return to(if seen.warm { Condition::Warming } else { Condition::Joining }, String::new());
         }
         if seen.draining {
-            return to(Condition::Draining, "it leaves".to_owned());
+            return to(
+                Condition::Draining,
+                "it leaves, or is drained: only what nobody else holds is asked of it".to_owned(),
+            );
         }
         if age > policy.lease_ms {
             let (age, lease) = (span::words(age), span::words(policy.lease_ms));

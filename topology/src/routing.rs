@@ -4,7 +4,8 @@
 //! Of each corpus it says which versions queries are sent to and in which shares (**pins**), which leaves should hold
 //! which version (**wanted**), and which of these answer from it by now (**held**): a query is only routed to a leaf
 //! that said it holds the very version it is pinned to. A static topology knows no versions: its leaves serve the pinned
-//! or newest one, and its placement stands for all of these.
+//! or newest one, and its placement stands for all of these. Leaves that the service thinks ill of stay among those that hold, and
+//! are marked to be asked **last**: the service is not in the way of a query that only they can answer.
 
 mod both;
 mod current;
@@ -40,6 +41,20 @@ pub struct RoutingSnapshot {
     pub nodes: BTreeMap<NodeId, Node>,
     /// Corpora by name.
     pub corpora: BTreeMap<String, CorpusRouting>,
+    /// Leaves that are asked after the others that hold a shard.
+    pub last: BTreeMap<NodeId, Last>,
+}
+
+/// Why a leaf is asked after the others: what the topology service thinks of it, which can be wrong and can be old. So it is asked
+/// all the same where no other answers, and where none is thought better of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Last {
+    /// It fails, or was not heard of. Never so that fewer than half of a shard's replicas are left: past that the trouble is not
+    /// theirs, and the rest would be overloaded.
+    Faulty,
+    /// It is leaving, or drained.
+    Leaving,
 }
 
 /// A node.
@@ -188,7 +203,7 @@ impl RoutingSnapshot {
             };
             (NodeId::from(node.id.as_str()), known)
         });
-        let mut snapshot = Self { epoch: Epoch(1), nodes: nodes.collect(), corpora: BTreeMap::new() };
+        let mut snapshot = Self { epoch: Epoch(1), nodes: nodes.collect(), ..Self::default() };
         for placement in &config.placements {
             let replicas: Arc<[NodeId]> =
                 placement.replicas.iter().map(|leaf| NodeId::from(leaf.as_str())).collect();

@@ -13,6 +13,8 @@
 pub enum Ejected {
     /// Far slower than its set.
     Slow,
+    /// The topology service says that it fails, or has not heard of it.
+    Told,
     /// It said that it is leaving.
     Draining,
     /// Too many of its calls fail.
@@ -56,7 +58,7 @@ impl Standing {
         match ejected {
             Some(Ejected::Slow) => Self::SubHealthy,
             Some(Ejected::Draining) => Self::Draining,
-            Some(Ejected::Failing | Ejected::Gone) => Self::Faulty,
+            Some(Ejected::Told | Ejected::Failing | Ejected::Gone) => Self::Faulty,
             None if warming => Self::Warming,
             None => Self::Healthy,
         }
@@ -94,7 +96,8 @@ pub fn eligible(set: &[Member]) -> Eligible {
         let (a, b) = (&set[*a], &set[*b]);
         a.ejected.cmp(&b.ejected).then(a.cost.total_cmp(&b.cost))
     });
-    let soft = |at: &&usize| matches!(set[**at].ejected, Some(Ejected::Slow | Ejected::Failing));
+    let soft =
+        |at: &&usize| matches!(set[**at].ejected, Some(Ejected::Slow | Ejected::Told | Ejected::Failing));
     let in_use = allowed.iter().filter(|allowed| **allowed).count();
     for at in ejected.iter().filter(soft).take(set.len().div_ceil(2).saturating_sub(in_use)) {
         allowed[*at] = true;
@@ -114,12 +117,13 @@ pub fn eligible(set: &[Member]) -> Eligible {
 mod tests {
     use super::*;
 
-    /// One letter a replica: `.` in use, `s`low, `d`raining, `f`ailing, `g`one; capital or `!`: tried. Costs rise.
+    /// One letter a replica: `.` in use, `s`low, `t`old of, `d`raining, `f`ailing, `g`one; capital or `!`: tried. Costs rise.
     fn of(set: &str) -> Eligible {
         let member = |(at, letter): (usize, char)| Member {
             tried: letter.is_uppercase() || letter == '!',
             ejected: match letter.to_ascii_lowercase() {
                 's' => Some(Ejected::Slow),
+                't' => Some(Ejected::Told),
                 'd' => Some(Ejected::Draining),
                 'f' => Some(Ejected::Failing),
                 'g' => Some(Ejected::Gone),
@@ -159,6 +163,12 @@ mod tests {
             ("!g", LastResort(1)),
             ("!gd", LastResort(2)),
             ("!s", LastResort(1)),
+            ("!t", LastResort(1)),
+            ("!dt", These(vec![2])),
+            ("!.dt", These(vec![1])),
+            // What the service thinks ill of is asked where this node knows that the other does not answer.
+            ("t.", These(vec![1])),
+            ("gt", These(vec![1])),
             // Every one is ejected.
             ("gg", Panic(0)),
             ("gd", Panic(1)),
@@ -173,7 +183,7 @@ mod tests {
 
     #[test]
     fn whatever_the_set_somebody_untried_is_found() {
-        let letters = ['.', '!', 's', 'S', 'd', 'D', 'f', 'F', 'g', 'G'];
+        let letters = ['.', '!', 's', 'T', 'd', 'D', 't', 'F', 'g', 'G'];
         for number in 0..10_000_usize {
             let set: String = (0..4).map(|place| letters[number / 10_usize.pow(place) % 10]).collect();
             let untried = set.chars().any(|letter| letter == '.' || letter.is_lowercase());

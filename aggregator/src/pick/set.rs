@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use canopy_topology::routing::Last;
 use tokio::time::Instant;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -9,17 +10,37 @@ use super::{Candidate, Choosing, Shadow, zone};
 use crate::{
     breaker::{
         probation::{Others, Verdict},
-        standing::Member,
+        standing::{Ejected, Member},
     },
     load::{Load, Loads, Seen, Typical, typical},
     plan::Through,
 };
+
+/// Why the topology service has replicas asked after the others; empty: it says nothing of any. Where it thinks ill of all of them
+/// the least bad count as well.
+fn told(choosing: &Choosing<'_>, known: usize) -> Vec<Option<Ejected>> {
+    let last = &choosing.routing.last;
+    if last.is_empty() {
+        return Vec::new();
+    }
+    let why: Vec<Option<Last>> =
+        choosing.candidates[..known].iter().map(|node| last.get(node).copied()).collect();
+    let best = why.iter().min().copied().flatten();
+    let ejected = |why: Option<Last>| match why? {
+        why if Some(why) == best => None,
+        Last::Faulty => Some(Ejected::Told),
+        Last::Leaving => Some(Ejected::Draining),
+    };
+    why.into_iter().map(ejected).collect()
+}
 
 /// All replicas of a branch; indexes are the branch's.
 pub(super) struct Set {
     pub(super) loads: Vec<Arc<Load>>,
     seen: Vec<Seen>,
     tried: Vec<bool>,
+    /// What the topology service says of each.
+    told: Vec<Option<Ejected>>,
     typical: Option<Typical>,
 }
 
@@ -33,7 +54,7 @@ impl Set {
         let seen = seen.map(|(load, tried)| if *tried { load.seen(now) } else { load.stands(left, now) });
         let seen: Vec<Seen> = seen.collect();
         let typical = typical(seen.iter().map(|seen| &seen.reading));
-        Self { loads, seen, tried, typical }
+        Self { loads, seen, tried, told: told(choosing, known), typical }
     }
 
     /// Judges those of whom a window of answers is full against the others.
@@ -53,12 +74,12 @@ impl Set {
     }
 
     pub(super) fn members(&self) -> Vec<Member> {
-        let member = |(seen, tried): (&Seen, &bool)| Member {
-            tried: *tried,
-            ejected: seen.ejected,
+        let member = |(at, seen): (usize, &Seen)| Member {
+            tried: self.tried[at],
+            ejected: seen.ejected.or(self.told.get(at).copied().flatten()),
             cost: seen.reading.cost(seen.own, self.typical),
         };
-        self.seen.iter().zip(&self.tried).map(member).collect()
+        self.seen.iter().enumerate().map(member).collect()
     }
 
     pub(super) fn candidate(&self, at: usize, choosing: &Choosing<'_>, zone: Option<&str>) -> Candidate {

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use canopy_topology::{config::Role, routing::Node};
+use canopy_topology::{
+    config::Role,
+    routing::{Last, Node},
+};
 use tokio::time::Instant;
 
 use super::*;
@@ -108,6 +111,28 @@ async fn what_was_tried_is_never_chosen_again() {
         }
         let nothing = World { nodes: vec![], ..world };
         assert_eq!(nothing.choose(Through::Leaf, &[], None), None);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn whom_the_service_thinks_ill_of_is_asked_where_no_other_answers() {
+    for strategy in ALL {
+        let mut world = world(3, strategy);
+        let last = |world: &mut World, of: &[(usize, Last)]| {
+            world.routing.last = of.iter().map(|(at, why)| (world.nodes[*at].clone(), *why)).collect();
+        };
+        last(&mut world, &[(0, Last::Faulty), (2, Last::Leaving)]);
+        for key in [None, Some(7)] {
+            // Half of the set stays in use, and who leaves brings nothing.
+            assert!((0..50).all(|_| world.choose(Through::Leaf, &[], key) != Some(2)), "{strategy:?}");
+            assert_eq!(world.choose(Through::Leaf, &[0, 1], key), Some(2), "{strategy:?}");
+        }
+        last(&mut world, &[(0, Last::Faulty)]);
+        assert_eq!(world.shares(200)[0], 0, "{strategy:?}");
+        assert_eq!(world.choose(Through::Leaf, &[1, 2], None), Some(0), "{strategy:?}");
+        // Of all it says nothing.
+        last(&mut world, &[(0, Last::Faulty), (1, Last::Faulty), (2, Last::Faulty)]);
+        assert!(world.shares(200).iter().all(|share| *share > 0), "{strategy:?}");
     }
 }
 

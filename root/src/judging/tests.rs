@@ -54,7 +54,7 @@ fn tree() -> Tree {
     };
     let corpora = [("web".to_owned(), corpus)].into();
     let epoch = canopy_common::ids::Epoch(now.epoch.0 + 1);
-    tree.root.routing.publish(RoutingSnapshot { epoch, corpora, nodes: now.nodes.clone() });
+    tree.root.routing.publish(RoutingSnapshot { epoch, corpora, ..(*now).clone() });
     tree
 }
 

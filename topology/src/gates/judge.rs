@@ -68,6 +68,9 @@ pub struct Finding {
     pub p: Option<f64>,
     /// What the look may spend.
     pub alpha: f64,
+    /// Whether the limit is a floor, not compared with the control.
+    #[serde(default)]
+    pub floor: bool,
 }
 
 /// The judgement.
@@ -142,10 +145,12 @@ impl Finding {
             Verdict::Pass | Verdict::Wait => "",
         };
         let p = self.p.map_or(String::new(), |p| format!(", p {p:.2e} of {:.2e}", self.alpha));
-        format!(
-            "{said}{} {:.4} -> {:.4} (limit {:.4}{p})",
-            self.metric, self.control, self.treatment, self.limit
-        )
+        let Self { metric, control, treatment, limit, .. } = self;
+        // A floor has no value of before.
+        if self.floor {
+            return format!("{said}{metric} {treatment:.4} (floor {limit:.4}{p})");
+        }
+        format!("{said}{metric} {control:.4} -> {treatment:.4} (limit {limit:.4}{p})")
     }
 }
 
@@ -205,7 +210,8 @@ impl Look<'_> {
     fn finding(metric: &str, values: [f64; 2], limit: f64, p: Option<f64>, alpha: f64) -> Finding {
         let [control, treatment] = values;
         let p = p.filter(|_| alpha > 0.0);
-        Finding { metric: metric.to_owned(), verdict: Verdict::Pass, control, treatment, limit, p, alpha }
+        let (metric, verdict) = (metric.to_owned(), Verdict::Pass);
+        Finding { metric, verdict, control, treatment, limit, p, alpha, floor: false }
     }
 
     fn shares(&self) -> Vec<Finding> {
@@ -283,7 +289,8 @@ impl Look<'_> {
             };
             let p = below(floors[0]);
             let values = [floors[0], mean.mean()];
-            let mut found = Self::finding(metric, values, floors[0], Some(p), alpha);
+            let found = Self::finding(metric, values, floors[0], Some(p), alpha);
+            let mut found = Finding { floor: true, ..found };
             if found.significant() {
                 let hard = below(floors[1]) < found.alpha;
                 found.verdict = if hard { Verdict::HardBreach } else { Verdict::SoftBreach };

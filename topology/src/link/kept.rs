@@ -84,6 +84,7 @@ mod tests {
             epoch: Epoch(epoch),
             nodes: nodes.iter().map(|it| (NodeId::from(*it), node(1))).collect(),
             corpora: corpora.iter().map(|(name, corpus)| ((*name).to_owned(), corpus.clone())).collect(),
+            ..RoutingSnapshot::default()
         }
     }
 

@@ -148,7 +148,7 @@ pub(super) fn can_hold(loads: &Loads<'_>, item: usize, leaf: usize) -> bool {
 /// Whether it stays within its share by taking it, or comes nearer to it.
 fn has_room(loads: &Loads<'_>, item: usize, leaf: usize) -> bool {
     let (load, bytes) = (&loads.leaves[leaf], loads.items[item].needs.memory);
-    load.fullness_with(bytes) <= 1.0 + SLACK || load.fullness_with(bytes / 2) <= 1.0
+    load.fullness_with(bytes) <= 1.0 + SLACK || load.fullness_with(bytes.div_ceil(2)) <= 1.0
 }
 
 fn allowed(loads: &Loads<'_>, item: &Item<'_>) -> usize {
@@ -186,7 +186,8 @@ fn result(loads: &Loads<'_>) -> Placement {
     let (mut placed, mut unmet) = (Placed::new(), too_few(loads));
     for (number, item) in loads.items.iter().enumerate() {
         let (shard, wanted, has) = (&item.shard, item.replicas, item.on.len());
-        let allowed = allowed(loads, item);
+        // Asked of every leaf: only where it is needed.
+        let allowed = if has < wanted { allowed(loads, item) } else { 0 };
         if has < wanted && allowed >= wanted {
             unmet.push(format!(
                 "{shard} has {has} of {wanted} replicas: of {allowed} leaves{} no other has {} bytes of memory and {} of disk \

@@ -12,6 +12,13 @@ use super::{
 };
 use crate::span;
 
+/// What whoever asks for a rollback named: where to go, what he saw come or serve.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Asked {
+    pub to: Option<Version>,
+    pub from: Option<Version>,
+}
+
 /// Versions that are being removed at a time at most.
 const MOST_REMOVING: usize = 1_000;
 
@@ -32,7 +39,10 @@ impl Turn {
                 return self.hurry(&by);
             }
             let (id, label) = (active.request.id, active.label());
-            return self.audit(id, format!("{to} is rolled out already ({label}); nothing was changed"));
+            return self.audit(
+                id,
+                format!("{by}: {to} is rolled out already ({label}), by the plan it began with; nothing was changed"),
+            );
         }
         if let Some(waiting) = self.state.waiting.as_mut().filter(|waiting| waiting.to == to && !supersede) {
             let id = waiting.id;
@@ -40,7 +50,7 @@ impl Turn {
                 waiting.policy = policy;
                 return self.audit(id, format!("{by}: {to} goes without steps when its turn comes"));
             }
-            return self.audit(id, format!("{to} waits already; nothing was changed"));
+            return self.audit(id, format!("{by}: {to} waits already; nothing was changed"));
         }
         if self.state.removing.contains(&to) {
             return self.refuse(format!(
@@ -73,7 +83,7 @@ impl Turn {
         let reason = format!("{to} was asked for by {by}");
         match active.phase {
             Phase::Back { .. } => {
-                self.audit(id, format!("{to} waits until {before} is gone ({label})"));
+                self.audit(id, format!("{by}: {to} waits until {before} is gone ({label})"));
             }
             Phase::Retain if supersede => {
                 self.audit(id, format!("{to} ends the retention of the version before {before}"));
@@ -93,7 +103,7 @@ impl Turn {
                 self.audit(
                     id,
                     format!(
-                        "{to} begins when the retention is over, in {left}: {before} serves, and {from} is held for a rollback; \
+                        "{by}: {to} begins when the retention is over, in {left}: {before} serves, and {from} is held for a rollback; \
                          start it with --supersede to end that now, {before} serves on meanwhile"
                     ),
                 );
@@ -101,7 +111,7 @@ impl Turn {
             _ => self.audit(
                 id,
                 format!(
-                    "{to} waits behind {before} ({label}); start it with --supersede to turn back from that"
+                    "{by}: {to} waits behind {before} ({label}); start it with --supersede to turn back from that"
                 ),
             ),
         }
@@ -113,7 +123,7 @@ impl Turn {
         };
         let (id, label) = (rollout.request.id, rollout.label());
         match rollout.phase {
-            Phase::Back { .. } => self.audit(id, format!("{label} already; nothing was changed")),
+            Phase::Back { .. } => self.audit(id, format!("{by}: {label} already; nothing was changed")),
             Phase::Retain => {
                 let to = rollout.request.to;
                 self.refuse(format!("{to} is live already; `canopy rollback` goes back"));
@@ -130,12 +140,26 @@ impl Turn {
         }
     }
 
-    pub(super) fn rollback(&mut self, to: Option<Version>, by: String, reason: &str, policy: Policy) {
+    pub(super) fn rollback(&mut self, asked: Asked, by: String, reason: &str, policy: Policy) {
+        let Asked { to, from } = asked;
+        if let Err(reason) = self.state.turns_back(asked) {
+            return self.refuse(reason);
+        }
         let active = self.state.active.as_ref();
+        if let Some(rollout) = active.filter(|rollout| rollout.request.back && asked == Asked::default()) {
+            let (id, to, label) = (rollout.request.id, rollout.request.to, rollout.label());
+            return self.audit(
+                id,
+                format!(
+                    "{by}: a rollback to {to} is under way already ({label}); nothing was changed; to turn back from it: --from {}",
+                    to.0
+                ),
+            );
+        }
         if active.is_some_and(|rollout| to.is_none() || to == rollout.from) {
             return self.flip_back(&by, reason);
         }
-        let to = match to.map_or_else(|| self.state.before(), Ok) {
+        let to = match to.map_or_else(|| self.state.before(from), Ok) {
             Ok(to) if self.state.live == Some(to) => return self.refuse(format!("{to} is live already")),
             Ok(to) => to,
             Err(reason) => return self.refuse(reason),
@@ -163,7 +187,7 @@ impl Turn {
         }
         if self.state.removing.len() >= MOST_REMOVING && !self.state.removing.contains(&version) {
             return self
-                .refuse(format!("{MOST_REMOVING} versions are being removed already; that is the limit"));
+                .refuse(format!("{MOST_REMOVING} versions are being removed already, which is the limit; run `canopy index gc` again when they are gone"));
         }
         if self.state.removing.insert(version) {
             self.audit(0, format!("{by} takes {version} out of the store"));
@@ -177,7 +201,7 @@ impl Turn {
         match (&rollout.phase, rollout.from) {
             (Phase::Back { .. }, _) => {
                 let (id, label) = (rollout.request.id, rollout.label());
-                self.audit(id, format!("{label} already; nothing was changed"));
+                self.audit(id, format!("{why}: {label} already; nothing was changed"));
             }
             (Phase::Retain, Some(from)) if !self.state.seen.answers(from) => {
                 self.refuse(format!(
@@ -222,7 +246,7 @@ impl Turn {
 impl State {
     /// Whether a rollback turns back what whoever asks for it saw. Errors: that is gone by now; or he named neither what he turns back
     /// from nor where to, and the last rollout was turned back already: he may mean that one, and would go one version too far.
-    pub(super) fn turns_back(&self, to: Option<Version>, from: Option<Version>) -> Result<(), String> {
+    fn turns_back(&self, Asked { to, from }: Asked) -> Result<(), String> {
         let (coming, serves) = (self.active.as_ref(), self.live);
         let said =
             |version: Option<Version>| version.map_or_else(|| "no version".to_owned(), |it| it.to_string());
@@ -258,10 +282,15 @@ impl State {
         }
     }
 
-    /// What served before the last rollout. Errors: that was a rollback itself, so that twice the same command would be back
-    /// and forth.
-    pub(super) fn before(&self) -> Result<Version, String> {
-        let ended = self.ended.iter().rev();
+    /// What served before `from`; else before the last rollout. Errors: it is not known; or the last one was a rollback itself, so
+    /// that twice the same command would be back and forth.
+    pub(super) fn before(&self, from: Option<Version>) -> Result<Version, String> {
+        let mut ended = self.ended.iter().rev();
+        if let Some(version) = from {
+            let began = ended.find(|it| it.outcome == Outcome::Serving && it.to == version);
+            let before = began.and_then(|it| it.from);
+            return before.ok_or_else(|| format!("no version before {version} is known; name one with --to"));
+        }
         let mut told = ended.filter(|it| matches!(it.outcome, Outcome::Serving | Outcome::RolledBack));
         let Some(last) = told.next() else {
             return Err("no version before this one is known; name one with --to".to_owned());
@@ -272,12 +301,14 @@ impl State {
                 Err("it is the first version of the corpus; name another with --to".to_owned())
             }
             (Outcome::Serving, ..) => Err(format!(
-                "the last rollout was a rollback to {} already; name the version that you want with --to",
+                "the last rollout was a rollback to {} already; name the version that you want with --to, or turn back from it with \
+                 --from {}",
+                last.to, last.to.0
+            )),
+            _ => Err(format!(
+                "{} was rolled back already; name the version that you want with --to, or the one to turn back from with --from",
                 last.to
             )),
-            _ => {
-                Err(format!("{} was rolled back already; name the version that you want with --to", last.to))
-            }
         }
     }
 }

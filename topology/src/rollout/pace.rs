@@ -29,7 +29,7 @@ impl Turn {
             Phase::Load { .. } | Phase::Bake { .. } => {}
         }
         if matches!(rollout.stop, Some(Stop::Paused { .. })) {
-            return self.audit(id, format!("{label} already; nothing was changed"));
+            return self.audit(id, format!("{by}: {label} already; nothing was changed"));
         }
         rollout.stop = Some(Stop::Paused { by: by.clone() });
         self.audit(id, format!("{by} pauses it ({label}); `canopy rollout resume` goes on"));
@@ -68,7 +68,9 @@ impl Turn {
             Phase::Back { .. } => {
                 return self.refuse("it is being rolled back; start it again when that is over");
             }
-            Phase::Retain => return self.audit(id, format!("{to} is live already; nothing was changed")),
+            Phase::Retain => {
+                return self.audit(id, format!("{by}: {to} is live already; nothing was changed"));
+            }
             Phase::Load { .. } | Phase::Bake { .. } => {}
         }
         let now = rollout.traffic().filter(|step| step.percent > 0).cloned();
@@ -76,8 +78,10 @@ impl Turn {
             && rollout.under_trial().is_none_or(|at| at + 2 >= rollout.request.policy.steps.len())
             && !matches!(rollout.phase, Phase::Bake { step } if step + 1 < rollout.request.policy.steps.len());
         if rollout.stop.is_none() && hurries && rollout.request.policy.steps.len() <= 2 {
-            return self
-                .audit(id, format!("{to} takes all queries as soon as it can already; nothing was changed"));
+            return self.audit(
+                id,
+                format!("{by}: {to} takes all queries as soon as it can already; nothing was changed"),
+            );
         }
         let phase = match &now {
             Some(step) if step.percent == 100 => Phase::Bake { step: 0 },

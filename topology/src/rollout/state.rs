@@ -192,7 +192,8 @@ impl State {
     /// leaf holds it any more.
     pub fn needed(&self) -> BTreeSet<Version> {
         let back = self.ended.last().and_then(|ended| ended.from);
-        self.pinned().into_iter().chain(back).chain(self.before().ok()).collect()
+        let before = [None, self.live].map(|from| self.before(from).ok());
+        self.pinned().into_iter().chain(back).chain(before.into_iter().flatten()).collect()
     }
 
     /// Versions that leaves hold or should hold: what serves, what comes, and what can be gone back to in a second.

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use canopy_common::ids::Version;
 
 use super::{
+    command::Asked,
     event::{Effect, Event},
     route::Route,
     seen::Replica,
@@ -58,10 +59,7 @@ impl Turn {
             Event::Abort { by } => self.abort(&by),
             Event::Withdraw { by } => self.withdraw(&by),
             Event::Rollback { to, from, by, reason, policy } => {
-                if let Err(reason) = self.state.turns_back(to, from) {
-                    return self.refuse(reason);
-                }
-                self.rollback(to, by, &reason, policy);
+                self.rollback(Asked { to, from }, by, &reason, policy);
             }
             Event::Release { version, by } => self.release(version, &by),
             Event::Released { version } => drop(self.state.removing.remove(&version)),

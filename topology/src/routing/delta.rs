@@ -20,7 +20,7 @@ use canopy_common::ids::{Epoch, NodeId, ShardId, Version};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::{CorpusRouting, Pin, Replicas, RoutingSnapshot, Trial, VersionRouting, document::NodeLine};
+use super::{CorpusRouting, Last, Pin, Replicas, RoutingSnapshot, Trial, VersionRouting, document::NodeLine};
 
 /// Why a delta was not applied. In each case the whole snapshot is to be asked for, except after [`DeltaError::Old`].
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -62,6 +62,8 @@ pub struct RoutingDelta {
     nodes: BTreeMap<NodeId, Option<NodeLine>>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     corpora: BTreeMap<String, Option<CorpusDelta>>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    last: BTreeMap<NodeId, Option<Last>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -126,7 +128,8 @@ impl RoutingDelta {
             let nothing = CorpusRouting::default();
             CorpusDelta::between(old.unwrap_or(&nothing), new)
         });
-        Self { from: old.epoch, to: new.epoch, nodes, corpora }
+        let last = changed(&old.last, &new.last, |_, why| *why);
+        Self { from: old.epoch, to: new.epoch, nodes, corpora, last }
     }
 
     /// The snapshot after it.
@@ -146,6 +149,14 @@ impl RoutingDelta {
                 }
                 None => {
                     next.nodes.remove(id).ok_or_else(|| unfit(format!("there is no node {id}")))?;
+                }
+            }
+        }
+        for (id, why) in &self.last {
+            match why {
+                Some(why) => drop(next.last.insert(id.clone(), *why)),
+                None => {
+                    next.last.remove(id).ok_or_else(|| unfit(format!("{id} is not asked last")))?;
                 }
             }
         }

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use canopy_common::ids::{Epoch, NodeId, ShardId, Version};
 use serde::{Deserialize, Serialize};
 
-use super::{CorpusRouting, Node, Pin, Replicas, RoutingSnapshot, Trial, VersionRouting};
+use super::{CorpusRouting, Last, Node, Pin, Replicas, RoutingSnapshot, Trial, VersionRouting};
 use crate::config::Role;
 
 /// Epochs begin at milliseconds since 1970 and go on by one: what is above is damage.
@@ -18,6 +18,8 @@ struct Document {
     epoch: Epoch,
     nodes: BTreeMap<NodeId, NodeLine>,
     corpora: BTreeMap<String, CorpusLine>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    last: BTreeMap<NodeId, Last>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -111,7 +113,12 @@ impl RoutingSnapshot {
             };
             (name.clone(), line)
         });
-        let document = Document { epoch: self.epoch, nodes: nodes.collect(), corpora: corpora.collect() };
+        let document = Document {
+            epoch: self.epoch,
+            nodes: nodes.collect(),
+            corpora: corpora.collect(),
+            last: self.last.clone(),
+        };
         serde_json::to_vec(&document).unwrap_or_default()
     }
 
@@ -141,7 +148,8 @@ impl RoutingSnapshot {
             };
             (name, corpus)
         });
-        Ok(Self { epoch: document.epoch, nodes: nodes.collect(), corpora: corpora.collect() })
+        let (nodes, corpora) = (nodes.collect(), corpora.collect());
+        Ok(Self { epoch: document.epoch, nodes, corpora, last: document.last })
     }
 }
 
@@ -175,6 +183,7 @@ mod tests {
             epoch: Epoch(9),
             nodes: [("a".into(), node)].into(),
             corpora: [("web".to_owned(), corpus)].into(),
+            last: [("a".into(), Last::Leaving)].into(),
         };
         let read = RoutingSnapshot::from_json(&snapshot.to_json()).unwrap();
         assert_eq!(read, snapshot);

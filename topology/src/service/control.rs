@@ -6,6 +6,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    iter,
     sync::Arc,
     time::Duration,
 };
@@ -205,7 +206,27 @@ impl Control {
         let done = format!("{by} {} {node}", if undo { "takes back" } else { "drains" });
         self.audit.push(done.clone());
         self.refresh();
-        Ok(vec![done])
+        Ok(iter::once(done).chain(self.alone(node)).collect())
+    }
+
+    /// What is to be known of a node that is drained: the shards that no other leaf would answer.
+    fn alone(&self, node: &NodeId) -> Option<String> {
+        let answers = |node: &NodeId| {
+            let record = self.desired.nodes.get(node);
+            self.is_here(node) && record.is_some_and(|it| !it.drained && !it.emptied && !it.leaving)
+        };
+        let only = self.desired.corpora.iter().flat_map(|(corpus, state)| {
+            let shards = state.seen.placed.iter();
+            let ours = shards.filter(|(_, nodes)| nodes.contains(node) && !nodes.iter().any(answers));
+            ours.map(move |(shard, _)| format!("{corpus} {shard}"))
+        });
+        let only: Vec<String> = only.collect();
+        (!only.is_empty()).then(|| {
+            format!(
+                "do not stop {node}: no other leaf that is here and not drained holds {}; queries go to it until one does",
+                some(&only)
+            )
+        })
     }
 
     /// Time went by.
@@ -309,8 +330,16 @@ impl Control {
             self.roots.remove(node);
             self.tell(node, true);
         }
-        let are = if late.len() == 1 { "is" } else { "are" };
-        self.audit.push(format!("{} {are} away: not heard of for {LEASE:?}", some(&late)));
+        let said = |node: &NodeId| self.desired.nodes.get(node).is_some_and(|record| record.leaving);
+        let (left, lost): (Vec<NodeId>, Vec<NodeId>) = late.into_iter().partition(said);
+        let lines = [
+            (left, ["has left, as it said", "have left, as they said"].map(str::to_owned)),
+            (lost, ["is", "are"].map(|are| format!("{are} away: not heard of for {LEASE:?}"))),
+        ];
+        for (nodes, [one, more]) in lines.into_iter().filter(|(nodes, _)| !nodes.is_empty()) {
+            let word = if nodes.len() == 1 { one } else { more };
+            self.audit.push(format!("{} {word}", some(&nodes)));
+        }
     }
 
     /// Whose lease is out by now.
@@ -432,11 +461,11 @@ impl Control {
 }
 
 /// Nodes by name, as many as a line of the audit log bears: thousands may turn at once.
-pub(super) fn some(nodes: &[NodeId]) -> String {
-    let names = nodes.iter().take(NAMED).map(ToString::to_string).collect::<Vec<_>>().join(", ");
-    match nodes.len() {
+pub(super) fn some(all: &[impl ToString]) -> String {
+    let names = all.iter().take(NAMED).map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    match all.len() {
         0..=NAMED => names,
-        all => format!("{all} nodes ({names} and {} more)", all - NAMED),
+        count => format!("{count} ({names} and {} more)", count - NAMED),
     }
 }
 

@@ -5,7 +5,10 @@
 //! half are still named: past that it may be the service that is cut off, and the rest would be overloaded. Those that are
 //! slow or behind ([`Standing::SubHealthy`]) are named last, and after them who is away.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use canopy_common::ids::{Epoch, NodeId, ShardId, Version};
 use serde::{Deserialize, Serialize};
@@ -15,7 +18,7 @@ use crate::{
     config::{NodeConfig, Role},
     placement::Capacity,
     rollout::{Replica, Route, State},
-    routing::{ALL_QUERIES, CorpusRouting, Node, Replicas, RoutingSnapshot, Trial, VersionRouting},
+    routing::{ALL_QUERIES, CorpusRouting, Last, Node, Replicas, RoutingSnapshot, Trial, VersionRouting},
 };
 
 /// A node as it said it is.
@@ -131,7 +134,29 @@ impl Desired {
             (id.clone(), Node { role, address, admin, zone })
         });
         let corpora = self.corpora.iter().map(|(name, state)| (name.clone(), self.routing(state)));
-        RoutingSnapshot { epoch: self.epoch, nodes: nodes.collect(), corpora: corpora.collect() }
+        RoutingSnapshot {
+            epoch: self.epoch,
+            nodes: nodes.collect(),
+            corpora: corpora.collect(),
+            last: self.last(),
+        }
+    }
+
+    /// Leaves that are asked after others.
+    fn last(&self) -> BTreeMap<NodeId, Last> {
+        let away: BTreeSet<&NodeId> = self.corpora.values().flat_map(|state| &state.seen.away).collect();
+        let leaves = self.nodes.iter().filter(|(_, record)| record.role == Role::Leaf);
+        let why = |(id, record): (&NodeId, &NodeRecord)| {
+            let why = if record.drained || record.leaving {
+                Last::Leaving
+            } else if record.standing == Standing::Faulty || away.contains(id) {
+                Last::Faulty
+            } else {
+                return None;
+            };
+            Some((id.clone(), why))
+        };
+        leaves.filter_map(why).collect()
     }
 
     fn routing(&self, state: &State) -> CorpusRouting {
@@ -160,26 +185,20 @@ impl Desired {
         }
     }
 
+    /// All who answer from it, the best first.
     fn held(&self, state: &State, version: Version, shard: &ShardId, nodes: &[NodeId]) -> Vec<NodeId> {
         let holds = |node: &&NodeId| {
             state.seen.holds(version, &Replica { shard: shard.clone(), node: (*node).clone() })
         };
-        let stays =
-            |node: &&NodeId| self.nodes.get(*node).is_none_or(|record| !record.drained && !record.leaving);
-        let holding: Vec<NodeId> = nodes.iter().filter(holds).cloned().collect();
-        let staying: Vec<NodeId> = holding.iter().filter(stays).cloned().collect();
-        let staying = if staying.is_empty() { holding } else { staying };
-        let here: Vec<NodeId> =
-            staying.iter().filter(|node| !state.seen.away.contains(*node)).cloned().collect();
-        let standing = |node: &NodeId| self.nodes.get(node).map_or(Standing::Good, |record| record.standing);
-        let well: Vec<NodeId> =
-            here.iter().filter(|node| standing(node) != Standing::Faulty).cloned().collect();
-        // Never fewer than half: past that the trouble is not theirs, and the rest would be overloaded.
-        let enough = |asked: &Vec<NodeId>| !asked.is_empty() && asked.len() * 2 >= staying.len();
-        let mut asked = [well, here].into_iter().find(enough).unwrap_or(staying);
-        // Who is away is named after all that are here, however they do.
-        asked.sort_by_key(|node| (state.seen.away.contains(node), standing(node) != Standing::Good));
-        asked
+        let mut held: Vec<NodeId> = nodes.iter().filter(holds).cloned().collect();
+        held.sort_by_key(|node| {
+            let (leaves, standing) = self
+                .nodes
+                .get(node)
+                .map_or((false, Standing::Good), |it| (it.drained || it.leaving, it.standing));
+            (leaves, state.seen.away.contains(node), standing)
+        });
+        held
     }
 }
 
@@ -217,7 +236,7 @@ mod tests {
     use crate::rollout::{Event, Hold, Report, step};
 
     #[test]
-    fn who_is_away_is_named_after_those_that_are_here() {
+    fn who_is_away_is_named_after_those_that_are_here_and_all_who_hold_it_are_named() {
         let leaves = ["a", "b", "c"].map(NodeId::from);
         let shard = ShardId::new("main", 0);
         let holds = |node: &NodeId| Report {
@@ -241,11 +260,18 @@ mod tests {
             let snapshot = desired.snapshot();
             snapshot.holders("web", Version(1), &shard).iter().map(ToString::to_string).collect::<Vec<_>>()
         };
-        assert_eq!(asked(&desired), ["b", "c"]);
+        assert_eq!(asked(&desired), ["b", "c", "a"]);
+        let last = |desired: &Desired| {
+            desired.snapshot().last.into_iter().map(|(node, why)| (node.to_string(), why)).collect::<Vec<_>>()
+        };
+        assert_eq!(last(&desired), [("a".to_owned(), Last::Faulty)]);
         // Of one in three it is not certain that it is not the service that is cut off.
         desired.corpora.insert("web".to_owned(), step(&state, away(&leaves[1])).0);
         assert_eq!(asked(&desired), ["c", "a", "b"]);
         desired.nodes.entry(leaves[2].clone()).and_modify(|record| record.standing = Standing::SubHealthy);
         assert_eq!(asked(&desired), ["c", "a", "b"], "slow is better than not there");
+        desired.nodes.entry(leaves[2].clone()).and_modify(|record| record.drained = true);
+        assert_eq!(asked(&desired), ["a", "b", "c"]);
+        assert_eq!(last(&desired)[2], ("c".to_owned(), Last::Leaving));
     }
 }

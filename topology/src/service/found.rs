@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use canopy_common::ids::{NodeId, ShardId, Version};
+use serde_json::{Value, json};
 
 use super::control::Control;
 use crate::{
@@ -42,9 +43,13 @@ impl Control {
         let mut found = Found::default();
         let mut retiring: BTreeMap<ShardId, Vec<NodeId>> = BTreeMap::new();
         let is_leaf = |node: &NodeId| self.desired.nodes.get(node).is_some_and(|it| it.role == Role::Leaf);
-        for (node, known) in self.presence.iter().filter(|(node, known)| known.here && is_leaf(node)) {
+        for (node, known) in self.presence.iter().filter(|(node, _)| is_leaf(node)) {
             if known.incarnation.is_none() {
+                // Also when its time to come is over by now.
                 found.unheard.push(node.clone());
+            }
+            if !known.here {
+                continue;
             }
             let ours = |held: &&super::presence::Held| held.corpus == corpus && held.hold == Hold::Resident;
             for held in known.held.iter().filter(ours) {
@@ -68,6 +73,30 @@ impl Control {
             nodes.rotate_left(turn);
         }
         found
+    }
+
+    /// Corpora that leaves hold and of which no version is live or comes: nodes answer them as before, and nothing can be done with
+    /// them here.
+    pub fn lost_status(&self) -> Value {
+        let led = |corpus: &str| {
+            let state = self.desired.corpora.get(corpus);
+            state.is_some_and(|state| {
+                state.live.is_some() || state.active.is_some() || state.waiting.is_some()
+            })
+        };
+        let held = self.presence.values().filter(|known| known.here).flat_map(|known| known.held.iter());
+        let held = held.filter(|held| held.shard.is_some() && held.hold == Hold::Resident && !held.retiring);
+        let lost: BTreeSet<&str> =
+            held.map(|held| held.corpus.as_str()).filter(|corpus| !led(corpus)).collect();
+        let one = |corpus: &str| {
+            let found = self.said_of(corpus);
+            let leaves: BTreeSet<&NodeId> = found.placed.values().flatten().collect();
+            json!({
+                "corpus": corpus, "versions": found.versions, "shards": found.placed.len(), "leaves": leaves.len(),
+                "placed": self.desired.corpora.contains_key(corpus),
+            })
+        };
+        lost.into_iter().map(one).collect()
     }
 
     /// Where each shard of a corpus is: as it is placed, or as it was found.

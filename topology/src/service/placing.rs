@@ -70,6 +70,8 @@ struct Proposal {
     unmet: Vec<String>,
     /// What it goes on from where no version is live.
     found: Found,
+    /// Whether the size of any shard is known.
+    sized: bool,
     /// Why it can't be done.
     refused: Option<String>,
 }
@@ -98,14 +100,10 @@ impl Control {
         if let Some(reason) = proposal.refused {
             return Err(Error::Refused(reason));
         }
-        let Proposal { replicas, target, plan, found, .. } = proposal;
-        let mut done = vec![format!(
-            "{} places {}: {} moves, {} bytes are fetched",
-            asked.by,
-            asked.corpus,
-            plan.moves.len(),
-            plan.bytes
-        )];
+        let Proposal { replicas, target, plan, found, sized, .. } = proposal;
+        let fetched = if sized { format!(", {} bytes are fetched", plan.bytes) } else { String::new() };
+        let mut done =
+            vec![format!("{} places {}: {} moves{fetched}", asked.by, asked.corpus, plan.moves.len())];
         for node in &asked.remove {
             if let Some(record) = self.desired.nodes.get_mut(node) {
                 // It answers until others do.
@@ -209,6 +207,14 @@ impl Control {
         let mut plan = plan(&desired, &last, &made.placed);
         plan.warnings.extend(self.absent(&plan));
         plan.warnings.extend(found.warnings(&asked.corpus));
+        let sized = self.sizes.keys().any(|shard| *shard.corpus == *asked.corpus);
+        if !sized {
+            plan.warnings.push(
+                "how large the shards are is not known before a leaf holds one: all count alike; place again later to see whether \
+                 the bytes are even too"
+                    .to_owned(),
+            );
+        }
         let wanted = |shard: &CorpusShard| {
             let group = desired.groups.iter().find(|group| *group.name == *shard.shard.group);
             group.map_or(0, |group| group.replicas as usize)
@@ -221,7 +227,7 @@ impl Control {
         };
         let target = made.placed.into_iter().map(|(shard, nodes)| (shard.shard, nodes)).collect();
         let replicas = desired.groups.iter().map(|group| (group.name.clone(), group.replicas)).collect();
-        Ok(Proposal { replicas, target, plan, unmet: made.unmet, found, refused })
+        Ok(Proposal { replicas, target, plan, unmet: made.unmet, found, sized, refused })
     }
 
     /// The groups of the corpus, as they are wanted.
@@ -260,10 +266,14 @@ impl Control {
         known.into_iter().map(|(name, (numbers, most))| self.group(asked, name, &numbers, most)).collect()
     }
 
-    /// A placed shard from number `least` on that a version has, or may have, which is kept.
+    /// A placed shard from number `least` on that a version has, or may have, which is kept; also one that leaves only say they hold.
     fn kept(&self, corpus: &str, group: &str, least: u32) -> Option<(Version, ShardId)> {
-        let state = self.desired.corpora.get(corpus)?;
         let beyond = |shard: &&ShardId| *shard.group == *group && shard.number >= least;
+        let found = self.found(corpus);
+        if let Some((version, shard)) = found.versions.last().zip(found.placed.keys().find(beyond)) {
+            return Some((*version, shard.clone()));
+        }
+        let state = self.desired.corpora.get(corpus)?;
         state.seen.placed.keys().filter(beyond).find_map(|shard| {
             let has = |version: &Version| !state.seen.lacks(*version, shard);
             Some((state.pinned().into_iter().find(has)?, shard.clone()))
@@ -427,8 +437,8 @@ impl Proposal {
             "plan": self.name(asked),
             "replicas": self.replicas,
             "moves": self.plan.moves,
-            "bytes": self.plan.bytes,
-            "total_bytes": self.plan.total_bytes,
+            "bytes": self.sized.then_some(self.plan.bytes),
+            "total_bytes": self.sized.then_some(self.plan.total_bytes),
             "warnings": self.plan.warnings,
             "unmet": self.unmet,
             "refused": self.refused,

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use xxhash_rust::xxh3::Xxh3Default;
 
 use super::{
-    control::Control,
+    control::{Control, some},
     desired::NodeRecord,
     presence::{Held, Load, Presence},
 };
@@ -202,14 +202,23 @@ impl Control {
     pub fn hear_all(&mut self, words: Vec<Word>, now: Instant) -> Vec<Result<()>> {
         let (mut said, mut results) = (Said::new(), Vec::new());
         let mut heard = BTreeSet::new();
+        let mut back = Vec::new();
         for word in words {
             // What a leaf does not name any more is seen only when its word before was taken over.
             if !heard.insert(word.node.clone()) {
                 self.take(&mut said);
             }
+            let (node, was) = (word.node.clone(), self.presence.get(&word.node).is_some_and(|it| !it.here));
             results.push(self.admits(&word).map(|()| self.hear_one(word, now, &mut said)));
+            if was && self.is_here(&node) {
+                back.push(node);
+            }
         }
         self.take(&mut said);
+        if !back.is_empty() {
+            let are = if back.len() == 1 { "is" } else { "are" };
+            self.note_audit(format!("{} {are} here again", some(&back)));
+        }
         self.advance_placings();
         self.refresh();
         results

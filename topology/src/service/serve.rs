@@ -225,7 +225,11 @@ impl Service {
 
     /// Lets time go by when that changes nothing that is stored; whether it was so.
     fn rests(&self, elapsed: Duration, now: Instant) -> bool {
-        let Ok(_turn) = self.store.try_lock() else { return false };
+        let Ok(turn) = self.store.try_lock() else { return false };
+        // What is stored is looked at too: it may be gone.
+        if turn.as_ref().is_some_and(|store| !store.is_there()) {
+            return false;
+        }
         let mut state = self.state.lock();
         if elapsed <= LEASE / 2 {
             state.control.look_when_due(now);
@@ -299,6 +303,7 @@ impl Service {
             "corpora": control.corpora_status(),
             "hot_shards": control.hot_status(),
             "alarms": control.alarms_status(Instant::now()),
+            "lost": control.lost_status(),
         })
     }
 }

@@ -43,6 +43,11 @@ pub trait Store: Send {
 
     /// The last lines of the audit log, oldest first.
     fn audit(&mut self, last: usize) -> Result<Vec<String>>;
+
+    /// Whether what was written is where it was put. Asked often: a look, no reading.
+    fn is_there(&self) -> bool {
+        true
+    }
 }
 
 /// What the service keeps, in whatever store.
@@ -93,11 +98,16 @@ impl TopologyStore {
         next.extend(desired.placings.iter().map(|(name, it)| (format!("{PLACING}{name}"), json(it))));
         next.extend(desired.gates.iter().map(|(name, kept)| (format!("{GATE}{name}"), json(&**kept))));
         let stored = self.stored.take().map_or_else(|| self.store.read(), Ok)?;
-        if next != stored || !audit.is_empty() {
+        if next != stored || !audit.is_empty() || !self.store.is_there() {
             self.store.write(&stored, &next, audit)?;
         }
         self.stored = Some(next);
         Ok(())
+    }
+
+    /// Whether what was stored is where it was put.
+    pub fn is_there(&self) -> bool {
+        self.store.is_there()
     }
 
     /// The last lines of the audit log, oldest first.
@@ -155,6 +165,29 @@ mod tests {
         assert_eq!(store.load().unwrap(), desired);
         assert_eq!(store.audit(2).unwrap(), ["two", "three"]);
         assert!(FileStore::open("/proc/no/such.redb").is_err());
+    }
+
+    #[test]
+    fn a_file_that_is_removed_is_made_again_and_another_one_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let (path, moved) = (at("topology.redb"), at("moved"));
+        let mut store = TopologyStore::new(FileStore::open(path.to_str().unwrap()).unwrap());
+        store.load().unwrap();
+        let desired = desired();
+        store.save(&desired, &["one".into()]).unwrap();
+        assert!(store.is_there());
+        std::fs::rename(&path, &moved).unwrap();
+        assert!(!store.is_there());
+        // Nothing is different, and it is stored.
+        store.save(&desired, &[]).unwrap();
+        assert!(store.is_there());
+        drop(store);
+        let mut store = TopologyStore::new(FileStore::open(path.to_str().unwrap()).unwrap());
+        assert_eq!(store.load().unwrap(), desired);
+        std::fs::rename(&moved, &path).unwrap();
+        let refused = store.save(&Desired::default(), &[]).unwrap_err().to_string();
+        assert!(!store.is_there() && refused.contains("another file lies there"), "{refused}");
     }
 
     /// Makes the next write and says that it failed.

@@ -38,7 +38,13 @@ impl Control {
                 "a rollout is under way; give it up and wait until it has ended: canopy rollout abort --corpus {corpus}"
             ))
         } else {
-            None
+            let held = self.said_of(corpus).placed.len();
+            (held > 0).then(|| {
+                format!(
+                    "leaves hold {held} shards of it, and queries are answered from them; if this service has lost its store, place it \
+                     as it is and start a rollout of what serves: canopy topology place --corpus {corpus}"
+                )
+            })
         })
     }
 }

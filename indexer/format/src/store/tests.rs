@@ -326,6 +326,25 @@ async fn the_newest_published_version_stays_while_a_build_has_claimed_a_higher_n
     assert_eq!(local.store.versions("web").await.unwrap(), [Version(2)]);
 }
 
+#[tokio::test]
+async fn a_file_that_is_missing_or_short_is_damage_and_not_a_store_that_is_away() {
+    let local = local().await;
+    let manifest = local.built().await;
+    let file = manifest.statistics.file.clone();
+    let distant = local.store.at_a_distance();
+    let read = |start| distant.read_range("web", manifest.version, &file, start, 1 << 20);
+    let whole = read(0).await.unwrap();
+    assert_eq!(whole.len() as u64, file.bytes);
+    let path = local.path(&manifest, &file.path);
+    fs::write(&path, &whole[..whole.len() - 1]).unwrap();
+    let damaged = |error: Error, why: &str| {
+        assert!(matches!(&error, Error::Damaged { reason, .. } if reason.contains(why)), "{error:?}");
+    };
+    damaged(read(file.bytes - 1).await.unwrap_err(), "it ends before byte");
+    fs::remove_file(&path).unwrap();
+    damaged(read(0).await.unwrap_err(), "it is missing");
+}
+
 /// A store that nothing listens for.
 fn away() -> VersionStore {
     let config = StoreConfig {
@@ -365,6 +384,14 @@ async fn a_kept_table_serves_while_the_store_is_away_and_only_then() {
         matches!(trusting(2).to_serve("web", None).await, Err(Error::Untrusted { .. })),
         "kept is judged too"
     );
+    // What this machine's disk made of it is no word on the version.
+    let kept_file =
+        std::path::Path::new(cache).join(VersionStore::version_path("web", manifest.version)).join(MANIFEST);
+    fs::write(&kept_file, "{").unwrap();
+    for pinned in [None, Some(manifest.version)] {
+        assert!(kept.to_serve("web", pinned).await.unwrap_err().is_away());
+    }
+    fs::write(&kept_file, &json).unwrap();
     // What the store says counts, when it says something.
     fs::remove_file(local.path(&manifest, MANIFEST)).unwrap();
     assert!(matches!(distant.manifest("web", manifest.version).await, Err(Error::NoVersion { .. })));
@@ -400,14 +427,17 @@ async fn whoever_trusts_keys_passes_over_what_they_did_not_sign() {
     let text = fs::read_to_string(&json).unwrap();
     fs::write(&json, text.replacen("\"builder\": \"", "\"builder\": \"x", 1)).unwrap();
     let changed = trusting(&[1, 2]).manifest("web", Version(2)).await.unwrap_err().to_string();
-    assert!(changed.contains("is not signed"), "its signature is of other bytes: {changed}");
+    for part in ["changed since it was signed", "don't sign it as it is", "manifest-"] {
+        assert!(changed.contains(part), "its signature is of other bytes: {part} in {changed}");
+    }
+    assert!(!changed.contains("not signed"), "{changed}");
     let signatures = [1, 2].map(|version| {
         let directory = local.store.version_dir("web", Version(version)).unwrap();
         directory.join(signature_of(&fs::read(directory.join(MANIFEST)).unwrap()))
     });
     fs::copy(&signatures[0], &signatures[1]).unwrap();
     let foreign = trusting(&[1, 2]).manifest("web", Version(2)).await.unwrap_err().to_string();
-    assert!(foreign.contains("does not fit"), "{foreign}");
+    assert!(foreign.contains("does not fit") && foreign.contains("don't sign it as it is"), "{foreign}");
     fs::write(&signatures[1], "{").unwrap();
     assert!(
         trusting(&[2]).manifest("web", Version(2)).await.unwrap_err().to_string().contains("can't be read")

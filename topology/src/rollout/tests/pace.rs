@@ -15,6 +15,15 @@ fn pause() -> Event {
     Event::Pause { by: "ann".to_owned() }
 }
 
+fn rollback_from(from: u64) -> Event {
+    match rollback(None) {
+        Event::Rollback { to, by, reason, policy, .. } => {
+            Event::Rollback { to, from: Some(Version(from)), by, reason, policy }
+        }
+        other => other,
+    }
+}
+
 /// To the end of a rollout, retention and all.
 fn served(world: &mut World, to: u64) {
     world.until(to, 100).all([tick(), tick()]);
@@ -123,10 +132,32 @@ fn a_rollback_to_a_dropped_version_goes_step_by_step_or_at_once_and_twice_is_not
     let words = said(&world);
     assert!(words.contains("v1 is not held any more") && words.contains("--at-once"), "{words}");
     assert!(words.contains("wrong answers") && world.label() == "stage", "{words}");
+    // Somebody else says the same a moment later, in each step of it.
+    let again = |world: &mut World| {
+        let before = world.state.clone();
+        world.tell(rollback(None));
+        assert!(said(world).contains("a rollback to v1 is under way already"), "{:?}", world.effects);
+        assert_eq!(world.state, before);
+    };
+    again(&mut world);
+    let mut steps = World { state: world.state.clone(), effects: vec![] };
+    steps.tell(roots(&[1, 2])).load_all(1).pass();
+    assert_eq!(steps.label(), "canary 1 %");
+    again(&mut steps);
     world.tell(hurry()).tell(roots(&[1, 2])).load_all(1);
     assert_eq!((world.label().as_str(), world.pins()), ("retain", vec![(1, 10_000)]));
+    again(&mut world);
+    // Who means the rollback itself says so, while v2 is held and after.
+    let mut held = World { state: world.state.clone(), effects: vec![] };
+    held.tell(rollback_from(1));
+    assert_eq!((held.label().as_str(), held.pins()), ("rolling back (rolled back)", vec![(2, 10_000)]));
+    held.tell(tick()).tell(rollback_from(2));
+    assert!(said(&held).contains("v1 is not held any more") || held.label() == "stage", "{}", said(&held));
     world.tell(tick());
     assert!(world.state.ended[1].back);
+    let mut ended = World { state: world.state.clone(), effects: vec![] };
+    ended.tell(rollback_from(1));
+    assert!(said(&ended).contains("v2 is not held any more"), "{:?}", ended.effects);
     let before = world.state.clone();
     world.tell(rollback(None));
     assert!(world.refused().unwrap().contains("a rollback to v1 already"), "{:?}", world.effects);
@@ -220,17 +251,11 @@ fn reasons_that_many_replicas_have_are_told_once() {
 
 #[test]
 fn two_who_turn_back_the_same_version_do_not_go_back_twice() {
-    let from = |from: u64| match rollback(None) {
-        Event::Rollback { to, by, reason, policy, .. } => {
-            Event::Rollback { to, from: Some(Version(from)), by, reason, policy }
-        }
-        other => other,
-    };
     let mut world = World::new(1, 2);
     served(&mut world, 2);
     world.until(3, 50);
     let coming = world.state.clone();
-    world.tell(from(2));
+    world.tell(rollback_from(2));
     assert!(world.refused().unwrap().contains("v3 is under way"), "{:?}", world.effects);
     assert_eq!(world.state, coming);
     world.tell(Event::Abort { by: "ann".to_owned() });
@@ -240,14 +265,14 @@ fn two_who_turn_back_the_same_version_do_not_go_back_twice() {
     let aborted = world.state.clone();
     // The second one, a moment later: he means v3, and v2 is good.
     for (event, said) in
-        [(rollback(None), "v3 was turned back already"), (from(3), "v3 does not serve any more")]
+        [(rollback(None), "v3 was turned back already"), (rollback_from(3), "v3 does not serve any more")]
     {
         world.tell(event);
         assert!(world.refused().unwrap().contains(said), "{:?}", world.effects);
         assert_eq!(world.state, aborted);
     }
     // Who means v2 says so.
-    world.tell(from(2));
+    world.tell(rollback_from(2));
     assert!(
         world.refused().is_none() && said(&world).contains("v1 is not held any more"),
         "{}",

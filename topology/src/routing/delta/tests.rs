@@ -26,6 +26,7 @@ fn fleet(shards: usize, replicas: usize) -> RoutingSnapshot {
         epoch: Epoch(1),
         nodes: (0..shards * replicas).map(|at| (name(at), node(at))).collect(),
         corpora: [("web".to_owned(), corpus)].into(),
+        ..RoutingSnapshot::default()
     }
 }
 
@@ -157,7 +158,14 @@ fn any_snapshot(epoch: u64) -> impl Strategy<Value = RoutingSnapshot> {
         0..3,
     );
     let nodes = prop::collection::btree_map((0..8_usize).prop_map(name), (0..3_usize).prop_map(node), 0..8);
-    (nodes, corpora).prop_map(move |(nodes, corpora)| RoutingSnapshot { epoch: Epoch(epoch), nodes, corpora })
+    let why = prop::sample::select(vec![Last::Faulty, Last::Leaving]);
+    let last = prop::collection::btree_map((0..8_usize).prop_map(name), why, 0..4);
+    (nodes, corpora, last).prop_map(move |(nodes, corpora, last)| RoutingSnapshot {
+        epoch: Epoch(epoch),
+        nodes,
+        corpora,
+        last,
+    })
 }
 
 proptest! {

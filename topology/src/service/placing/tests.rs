@@ -199,6 +199,17 @@ fn asked() -> PlaceAsked {
 }
 
 #[test]
+fn a_first_placement_is_even_though_nobody_knows_how_large_the_shards_are() {
+    for (leaves, shards, replicas) in [(4, 2, 2), (4, 4, 2), (6, 3, 2), (3, 6, 1), (8, 4, 2)] {
+        let tree = Tree::of(leaves, shards, replicas);
+        let mut held: BTreeMap<NodeId, usize> = BTreeMap::new();
+        tree.placed().into_values().flatten().for_each(|node| *held.entry(node).or_default() += 1);
+        let share = (shards * replicas) as usize / leaves;
+        assert!(held.len() == leaves && held.values().all(|count| *count == share), "{held:?}");
+    }
+}
+
+#[test]
 fn replicas_are_added_and_a_leaf_is_emptied_while_every_shard_answers() {
     let mut tree = Tree::of(4, 4, 2);
     tree.settle(2);
@@ -212,11 +223,13 @@ fn replicas_are_added_and_a_leaf_is_emptied_while_every_shard_answers() {
     let more = PlaceAsked { replicas: 3, ..asked() };
     let (done, plan) = tree.control.place(&more, true).unwrap();
     assert!(done.is_empty() && tree.placed() == before);
-    assert_eq!(plan["moves"].as_array().unwrap().len(), 4, "one new replica of each shard");
-    assert_eq!((&plan["bytes"], &plan["total_bytes"]), (&4000.into(), &12_000.into()));
+    // One new replica of each shard, and at most one that goes elsewhere so that each leaf holds three.
+    let moves = plan["moves"].as_array().unwrap().len();
+    assert!((4..=5).contains(&moves), "{plan:#}");
+    assert_eq!((&plan["bytes"], &plan["total_bytes"]), (&(moves * 1000).into(), &12_000.into()));
     // Then it is done: nothing is dropped, and what was there answers all the time.
     let (done, _) = tree.place(&more).unwrap();
-    assert!(done[0].contains("4 moves"), "{done:?}");
+    assert!(done[0].contains(&format!("{moves} moves")), "{done:?}");
     tree.settle(2);
     assert!(tree.placed().values().all(|nodes| nodes.len() == 3));
     // One leaf goes: what it holds is loaded elsewhere first.

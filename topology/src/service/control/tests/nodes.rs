@@ -197,13 +197,14 @@ fn a_slow_leaf_is_named_last_and_a_failing_one_is_not_asked_where_another_answer
         second(&mut world, &mut totals, &failing);
     }
     assert_eq!(health(&world, "leaf-1"), "faulty");
-    assert_eq!(world.held(1, 0), ["leaf-2"]);
+    assert_eq!(world.asked(1, 0), ["leaf-2"]);
+    assert_eq!(world.held(1, 0), ["leaf-2", "leaf-1"], "it answers where leaf-2 does not");
     assert_eq!(world.control.desired().nodes[&NodeId::from("leaf-1")].standing, Standing::Faulty);
     let both = [("leaf-1", 100, 80, 10_000.0), ("leaf-2", 100, 80, 10_000.0)];
     for _ in 0..3 {
         second(&mut world, &mut totals, &both);
     }
-    assert_eq!(world.held(1, 0).len(), 2, "when all fail it is not theirs");
+    assert_eq!(world.asked(1, 0).len(), 2, "when all fail it is not theirs");
     let audit = world.control.audited().join("\n");
     assert!(audit.contains("leaf-1 is faulty") && audit.contains("of its queries fail"), "{audit}");
 }
@@ -342,7 +343,7 @@ fn a_mass_lapse_is_one_line_of_the_audit_log() {
     assert_eq!(away.len(), 1, "{audit:?}");
     let here = world.control.desired().nodes.len() - 1;
     assert!(
-        away[0].starts_with(&format!("{here} nodes (leaf-1, leaf-2, root-1, spare-1, spare-10 and")),
+        away[0].starts_with(&format!("{here} (leaf-1, leaf-2, root-1, spare-1, spare-10 and")),
         "{away:?}"
     );
     assert!(away[0].contains("not heard of for 3s"), "{away:?}");
@@ -365,7 +366,7 @@ fn a_leaf_that_was_down_has_its_whole_way_up_after_a_restart_of_the_service() {
         world.control.configure(&config()).unwrap();
         // The first word after the restart is what later ones are compared with.
         for _ in 0..10 {
-            assert_eq!((standing(&world), world.held(1, 0)), (Standing::Faulty, vec!["leaf-2".to_owned()]));
+            assert_eq!((standing(&world), world.asked(1, 0)), (Standing::Faulty, vec!["leaf-2".to_owned()]));
             second(&mut world, &mut totals, &fine);
             if round < 2 {
                 break;
@@ -420,4 +421,34 @@ fn what_is_drained_already_is_said_to_be() {
     assert_eq!(said(false), "ann drains leaf-1");
     assert_eq!(said(false), "leaf-1 is drained already; nothing was changed");
     assert_eq!(said(true), "ann takes back leaf-1");
+}
+
+#[test]
+fn who_drains_the_last_leaf_of_a_shard_is_told_which() {
+    let mut world = serving();
+    let mut said = |leaf: &str| world.control.drain(&leaf.into(), false, "ann").unwrap().join("; ");
+    assert_eq!(said("leaf-2"), "ann drains leaf-2");
+    let last = said("leaf-1");
+    assert!(last.contains("do not stop leaf-1") && last.contains("web main/0, web main/1"), "{last}");
+}
+
+#[test]
+fn who_comes_back_and_who_left_is_in_the_audit_log() {
+    let mut world = serving();
+    let lapses = |world: &mut World| {
+        let other = word(world, "leaf-2");
+        world.now += LEASE + Duration::from_millis(500);
+        world.hear(&other);
+        world.control.tick(Duration::from_millis(500), world.now);
+        world.control.audited().join("\n")
+    };
+    let first = lapses(&mut world);
+    assert!(first.contains("leaf-1") && first.contains("away: not heard of for 3s"), "{first}");
+    let back = word(&world, "leaf-1");
+    world.hear(&back);
+    let again = world.control.audited().join("\n");
+    assert!(again.contains("leaf-1 is here again"), "{again}");
+    world.hear(&NodeReport { draining: true, ..back });
+    let left = lapses(&mut world);
+    assert!(left.contains("leaf-1 has left, as it said") && !left.contains("leaf-1 is away"), "{left}");
 }
