@@ -164,10 +164,9 @@ impl Load {
         match state.ejected(now) {
             Some(Ejected::Slow) => state.probation.passed_over(now),
             Some(Ejected::Failing | Ejected::Gone) => state.breaker.take_probe(now),
-            // Of what the service says nothing is known here.
-            Some(Ejected::Told) => false,
             Some(Ejected::Draining) => state.leaving.as_mut().is_some_and(|leaving| leaving.passed_over(now)),
-            None => false,
+            // Of what the service says nothing is known here.
+            Some(Ejected::Told) | None => false,
         }
     }
 

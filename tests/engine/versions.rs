@@ -54,7 +54,12 @@ fn held(tree: &ModelTree, epoch: u64, versions: &[(u64, &[usize])]) -> Arc<Routi
     let versions = versions.iter().map(|(version, leaves)| (Version(*version), of(leaves))).collect();
     let corpus = CorpusRouting { versions, ..CorpusRouting::default() };
     let nodes = tree.routing.nodes.clone();
-    Arc::new(RoutingSnapshot { epoch: Epoch(epoch), nodes, corpora: [("web".to_owned(), corpus)].into(), ..Default::default() })
+    Arc::new(RoutingSnapshot {
+        epoch: Epoch(epoch),
+        nodes,
+        corpora: [("web".to_owned(), corpus)].into(),
+        ..Default::default()
+    })
 }
 
 fn searches(tree: &ModelTree) -> Vec<u64> {

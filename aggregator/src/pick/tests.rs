@@ -239,14 +239,18 @@ async fn asked(queries: usize, takes: impl Fn(usize, usize) -> u64) -> Vec<usize
         let choice = world.choice(Through::Leaf, &[], None).unwrap();
         let copied = choice.shadow.filter(|_| left < 1500).map(|shadow| usize::from(shadow.at));
         let copied = copied.map(|at| (at, world.loads.of(&world.nodes[at])));
-        copied.iter().for_each(|(_, load)| load.copied(Instant::now()));
+        if let Some((_, load)) = &copied {
+            load.copied(Instant::now());
+        }
         asked[usize::from(choice.at)] += usize::from(left < 1500);
         for at in [Some(usize::from(choice.at)), copied.as_ref().map(|(at, _)| *at)].into_iter().flatten() {
             calls[at].retain(|call| call.elapsed() < Duration::from_secs(5));
             world.answered(at, takes(at, calls[at].len())).await;
             calls[at].push(Instant::now());
         }
-        copied.iter().for_each(|(_, load)| load.shadow_ended());
+        if let Some((_, load)) = &copied {
+            load.shadow_ended();
+        }
         tokio::time::advance(Duration::from_millis(10)).await;
     }
     asked

@@ -125,11 +125,11 @@ pub struct RollbackArgs {
     #[command(flatten)]
     of: CorpusArgs,
     /// Version; default: the one that served before
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     to: Option<u64>,
     /// The version that it turns back from: refused when that neither comes nor serves any more. Needed after a rollout that was
     /// turned back, so that two who turn back the same one don't go back twice
-    #[arg(long, value_name = "VERSION")]
+    #[arg(long, value_name = "VERSION", value_parser = clap::value_parser!(u64).range(1..))]
     from: Option<u64>,
     /// Why, for the audit log
     #[arg(long, default_value = "no reason given")]
@@ -188,7 +188,7 @@ async fn servable(store: &VersionStore, corpus: &str, version: u64) -> Result<()
     let refused = |reason: String| {
         let reason = crate::show::plain(&reason);
         Err(anyhow!(
-            "v{version} of {corpus} can't be served, so nothing was started: {reason}; hint: `canopy index list` shows what can be"
+            "v{version} of {corpus} can't be served, so nothing was started: {reason}; hint: `canopy index verify` names every file that is missing or damaged"
         ))
     };
     match store.fault(corpus, Version(version)).await {

@@ -71,15 +71,13 @@ pub async fn run(args: Args) -> Result<()> {
         let mut screen = look(&args, &topology).await;
         if args.json {
             say!("{:#}", document(&screen));
+        } else if args.watch {
+            let corpora = screen.tree.iter_mut().filter_map(|tree| tree.status.get_mut("corpora"));
+            let corpora = corpora.filter_map(Value::as_object_mut);
+            corpora.flat_map(|corpora| corpora.values_mut()).for_each(|corpus| news.settled(corpus));
+            news.show(screen.lines(args.replicas));
         } else {
-            if args.watch {
-                let corpora = screen.tree.iter_mut().filter_map(|tree| tree.status.get_mut("corpora"));
-                let corpora = corpora.filter_map(Value::as_object_mut);
-                corpora.flat_map(|corpora| corpora.values_mut()).for_each(|corpus| news.settled(corpus));
-                news.show(screen.lines(args.replicas));
-            } else {
-                screen.lines(args.replicas).iter().for_each(|line| say!("{line}"));
-            }
+            screen.lines(args.replicas).iter().for_each(|line| say!("{line}"));
         }
         if !args.watch {
             return verdict(&screen);
@@ -165,7 +163,9 @@ fn document(screen: &Screen) -> Value {
 fn verdict(screen: &Screen) -> Result<()> {
     let unready: Vec<&str> = screen.unready().map(|report| report.id.as_str()).collect();
     let lacking: Vec<&str> = screen.lacking().map(|(report, _)| report.id.as_str()).collect();
-    let wrong = [(unready, "not ready"), (lacking, "lack something that they should serve")]
+    let faulty: Vec<&str> = screen.faulty().collect();
+    let lacking = (lacking, "lack something that they should serve");
+    let wrong = [(unready, "not ready"), lacking, (faulty, "are faulty: others are asked before them")]
         .into_iter()
         .filter(|(names, _)| !names.is_empty())
         .map(|(names, what)| {
@@ -174,7 +174,8 @@ fn verdict(screen: &Screen) -> Result<()> {
             format!("{} of {} nodes {what}: {some}{more}", names.len(), screen.reports.len())
         })
         .chain(screen.halted())
-        .chain(screen.alarmed());
+        .chain(screen.alarmed())
+        .chain(screen.lost());
     let wrong: Vec<String> = wrong.collect();
     if wrong.is_empty() { Ok(()) } else { Err(anyhow!(wrong.join("; "))) }
 }
@@ -200,6 +201,18 @@ mod tests {
         let alarmed = verdict(&screen(json!({ "alarms": [alarm, alarm] }))).unwrap_err().to_string();
         assert!(alarmed.contains("2 alarms: web main/0 on leaf-1"), "{alarmed}");
         assert!(verdict(&screen(json!({ "alarms": [], "corpora": {} }))).is_ok());
+        let lost =
+            json!([{ "corpus": "web", "versions": [3, 4], "shards": 2, "leaves": 4, "placed": false }]);
+        let lost = verdict(&screen(json!({ "lost": lost }))).unwrap_err().to_string();
+        assert!(lost.contains("4 leaves hold 2 shards of web (v3,v4)"), "{lost}");
+        assert!(
+            lost.contains("topology place --corpus web") && lost.contains("--version 4 --at-once"),
+            "{lost}"
+        );
+        let node = |health| json!({ "nodes": [{ "node": "leaf-3", "state": "here", "health": health }] });
+        let faulty = verdict(&screen(node("faulty"))).unwrap_err().to_string();
+        assert!(faulty.contains("faulty: others are asked before them: leaf-3"), "{faulty}");
+        assert!(verdict(&screen(node("sub_healthy"))).is_ok());
     }
 
     #[test]

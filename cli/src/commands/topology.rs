@@ -276,6 +276,8 @@ const MOVES_SHOWN: usize = 40;
 
 fn print_plan(plan: &Value) {
     let number = |key: &str| plan[key].as_u64().unwrap_or(0);
+    // Before a leaf holds one nobody knows how large a shard is.
+    let sized = !plan["total_bytes"].is_null();
     let moves: &[Value] = plan["moves"].as_array().map_or(&[], Vec::as_slice);
     for one in moves.iter().take(MOVES_SHOWN) {
         let shard = format!(
@@ -290,14 +292,19 @@ fn print_plan(plan: &Value) {
             (None, Some(drop)) => format!("drop on {drop}"),
             (None, None) => continue,
         };
-        say!("{shard}  {what}  {}", show::bytes(one["bytes"].as_u64().unwrap_or(0)));
+        let bytes = one["bytes"].as_u64().filter(|_| sized).map(show::bytes);
+        say!("{}", format!("{shard}  {what}  {}", bytes.unwrap_or_default()).trim_end());
     }
     if moves.len() > MOVES_SHOWN {
         say!("... and {} more", moves.len() - MOVES_SHOWN);
     }
-    let (bytes, total) = (number("bytes"), number("total_bytes"));
-    let part = if total == 0 { 0.0 } else { bytes as f64 * 100.0 / total as f64 };
-    say!("{} moves, {} to fetch: {part:.1} % of {}", moves.len(), show::bytes(bytes), show::bytes(total));
+    if sized {
+        let (bytes, total) = (number("bytes"), number("total_bytes"));
+        let part = if total == 0 { 0.0 } else { bytes as f64 * 100.0 / total as f64 };
+        say!("{} moves, {} to fetch: {part:.1} % of {}", moves.len(), show::bytes(bytes), show::bytes(total));
+    } else {
+        say!("{} moves", moves.len());
+    }
     for (key, word) in [("warnings", "warning"), ("unmet", "not met")] {
         for line in plan[key].as_array().into_iter().flatten().filter_map(Value::as_str) {
             say!("{word}: {line}");

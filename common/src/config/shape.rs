@@ -133,15 +133,15 @@ fn replace(
     }
     match (at, last) {
         (Value::Table(table), Part::Key(key)) => match stand_in(turn, message, order) {
-            Some(Some(other)) => drop(table.insert(key.clone(), other)),
-            Some(None) => drop(table.remove(key)),
+            Some(StandIn::Other(other)) => drop(table.insert(key.clone(), other)),
+            Some(StandIn::Nothing) => drop(table.remove(key)),
             None => return false,
         },
         (Value::Array(list), Part::At(index)) => match (stand_in(turn, message, order), list.get_mut(*index))
         {
-            (Some(Some(other)), Some(place)) => *place = other,
+            (Some(StandIn::Other(other)), Some(place)) => *place = other,
             // Its number is that of the ones behind it.
-            (Some(None), Some(_)) => {}
+            (Some(StandIn::Nothing), Some(_)) => {}
             _ => return false,
         },
         _ => return false,
@@ -149,10 +149,16 @@ fn replace(
     true
 }
 
-/// What is put in the place of a value at the given turn; `Some(None)`: nothing is.
-fn stand_in(turn: usize, message: &str, order: Order) -> Option<Option<Value>> {
+/// What is put in the place of a value.
+enum StandIn {
+    Nothing,
+    Other(Value),
+}
+
+/// What is put in the place of a value at the given turn; `None`: nothing is left to try.
+fn stand_in(turn: usize, message: &str, order: Order) -> Option<StandIn> {
     let (number, turn) = match order {
-        Order::LeaveOut if turn == 0 => return Some(None),
+        Order::LeaveOut if turn == 0 => return Some(StandIn::Nothing),
         Order::LeaveOut => (1, turn - 1),
         Order::StandIn => (2, turn),
     };
@@ -161,7 +167,7 @@ fn stand_in(turn: usize, message: &str, order: Order) -> Option<Option<Value>> {
     if let Some((_, words)) = words.filter(|_| turn < 4) {
         let mut known = words.split('`').skip(1).step_by(2);
         let word = known.nth(number - 1).or_else(|| words.split('`').nth(1))?;
-        return Some(Some(Value::String(word.to_owned())));
+        return Some(StandIn::Other(Value::String(word.to_owned())));
     }
     let text = |unit: &str| Value::String(format!("{number}{unit}"));
     let other = match turn {
@@ -172,10 +178,10 @@ fn stand_in(turn: usize, message: &str, order: Order) -> Option<Option<Value>> {
         4 => Value::Float(number as f64),
         5 => Value::Array(Vec::new()),
         6 => Value::Table(Table::new()),
-        7 if order == Order::StandIn => return Some(None),
+        7 if order == Order::StandIn => return Some(StandIn::Nothing),
         _ => return None,
     };
-    Some(Some(other))
+    Some(StandIn::Other(other))
 }
 
 /// The word in backticks after `before`, at the beginning of a message.

@@ -294,10 +294,15 @@ fn signature_of(manifest: &[u8]) -> String {
     format!("manifest-{}.sig", &blake3::hash(manifest).to_hex()[..32])
 }
 
+/// Whether a path is that of a signature, of whichever manifest.
+fn is_signature(path: &str) -> bool {
+    let of = path.strip_prefix("manifest-").and_then(|rest| rest.strip_suffix(".sig"));
+    of.is_some_and(|hash| !hash.contains('/'))
+}
+
 /// Whether a path is one of those that are not a file of the version itself.
 fn reserved(path: &str) -> bool {
-    let of = path.strip_prefix("manifest-").and_then(|rest| rest.strip_suffix(".sig"));
-    of.is_some_and(|hash| !hash.contains('/')) || matches!(path, MANIFEST | SIGNATURE | "claim")
+    is_signature(path) || matches!(path, MANIFEST | SIGNATURE | "claim")
 }
 
 fn corpus_file(name: &str) -> Path {

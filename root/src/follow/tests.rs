@@ -32,7 +32,12 @@ fn snapshot(tree: &Tree, epoch: u64, version: u64) -> RoutingSnapshot {
         ..CorpusRouting::default()
     };
     let nodes = tree.root.routing.now().nodes.clone();
-    RoutingSnapshot { epoch: Epoch(epoch), nodes, corpora: [("web".to_owned(), corpus)].into(), ..Default::default() }
+    RoutingSnapshot {
+        epoch: Epoch(epoch),
+        nodes,
+        corpora: [("web".to_owned(), corpus)].into(),
+        ..Default::default()
+    }
 }
 
 /// All leaves have one version and no other, by the snapshot of that epoch.

@@ -89,7 +89,7 @@ impl Pair {
         let bound = net.bind("127.0.0.1:0").await.unwrap();
         let state = tempfile::tempdir().unwrap();
         let config = TopologyConfig {
-            nodes: vec![NodeConfig::at("topology-0", Role::Topology, &bound.address.to_string())],
+            nodes: vec![NodeConfig::at("topology-0", Role::Topology, bound.address.to_string())],
             state_dir: state.path().to_str().unwrap().to_owned(),
             ..TopologyConfig::default()
         };

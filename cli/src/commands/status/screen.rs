@@ -131,6 +131,19 @@ impl Screen {
         (!all.is_empty()).then(|| format!("{} alarms: {some}{more}", all.len()))
     }
 
+    /// Leaves that are here and that the service has asked last, because they fail.
+    pub fn faulty(&self) -> impl Iterator<Item = &str> {
+        let nodes = self.tree.iter().flat_map(|tree| list(&tree.status["nodes"]));
+        nodes
+            .filter(|node| node["health"] == "faulty" && node["state"] == "here")
+            .map(|node| text(node, "node"))
+    }
+
+    /// Corpora that are answered and that the service knows no live version of.
+    pub fn lost(&self) -> impl Iterator<Item = String> {
+        self.tree.iter().flat_map(Tree::lost)
+    }
+
     /// What is shown; `all`: with every replica.
     pub fn lines(&self, all: bool) -> Vec<String> {
         let mut lines = Vec::new();
@@ -140,6 +153,7 @@ impl Screen {
         if let Some(tree) = &self.tree {
             tree.versions(&mut lines);
             tree.alarms(&mut lines);
+            lines.extend(tree.lost().map(|lost| format!("ALARM {lost}")));
             tree.lacking(&mut lines, all);
         }
         if !lines.is_empty() {
@@ -289,6 +303,22 @@ impl Tree {
                 number(&alarm["for_ms"]) / 1000,
             )));
         }
+    }
+
+    fn lost(&self) -> impl Iterator<Item = String> {
+        list(&self.status["lost"]).map(|lost| {
+            let corpus = text(lost, "corpus");
+            let newest = list(&lost["versions"]).filter_map(Value::as_u64).max().unwrap_or(0);
+            let place = format!("canopy topology place --corpus {corpus}, then ");
+            show::plain(&format!(
+                "{} leaves hold {} shards of {corpus} ({}), and the topology service knows no live version of it (has it lost its \
+                 store?): {}canopy rollout start --corpus {corpus} --version {newest} --at-once",
+                number(&lost["leaves"]),
+                number(&lost["shards"]),
+                versions(&lost["versions"]),
+                if lost["placed"] == true { "" } else { &place },
+            ))
+        })
     }
 
     /// Replicas: how many are how, and those that lack something.

@@ -12,7 +12,9 @@ use std::{
 use bytes::Bytes;
 use canopy_common::ids::Version;
 
-use super::{MANIFEST, SIGNATURE, VersionStore, check_corpus, files::blocking, object, signature_of};
+use super::{
+    MANIFEST, SIGNATURE, VersionStore, check_corpus, files::blocking, is_signature, object, signature_of,
+};
 use crate::{
     error::{Error, Result},
     manifest::Manifest,
@@ -104,7 +106,7 @@ impl VersionStore {
     async fn foreign_signature(&self, corpus: &str, version: Version) -> Result<Option<String>> {
         let listed = self.listed(corpus, version).await?.objects;
         let mut names = listed.iter().filter_map(|object| object.location.filename());
-        Ok(names.find(|name| name.starts_with("manifest-") && name.ends_with(".sig")).map(str::to_owned))
+        Ok(names.find(|name| is_signature(name)).map(str::to_owned))
     }
 
     /// Whether the files of a table are what they should be.

@@ -38,14 +38,11 @@ impl FileStore {
     }
 
     fn database(&mut self) -> Result<&Database> {
-        let database = match self.database.take() {
-            Some(database) => database,
-            None => {
-                let database = database(&self.path)?;
-                self.opened = at(&self.path);
-                database
-            }
-        };
+        if let Some(database) = self.database.take() {
+            return Ok(self.database.insert(database));
+        }
+        let database = database(&self.path)?;
+        self.opened = at(&self.path);
         Ok(self.database.insert(database))
     }
 
