@@ -72,9 +72,13 @@ fn a_root_that_is_cut_off_answers_by_what_the_leaves_serve() {
         println!("{} answers, the first {turned} of {old}", seen.len());
         assert!(turned > 0 && seen[turned..].iter().all(|version| *version == new.0), "{seen:?}");
 
-        let status = root.try_get("/status").await.expect("a status").json;
-        let topology = &status["topology"];
-        assert!(topology["unheard_ms"].as_u64().is_some_and(|ms| ms > 5000), "{topology}");
+        // It says since when, once that is worth a word.
+        let topology = wait_for("the root to say that it is cut off", PATIENCE, || async {
+            let topology = root.try_get("/status").await?.json["topology"].clone();
+            let since = |key: &str| topology[key].as_u64().is_some_and(|ms| ms > 5000);
+            (since("unheard_ms") && since("unreported_ms")).then_some(topology)
+        })
+        .await;
         assert_eq!(topology["follows_leaves"][0]["version"], new.0, "{topology}");
         assert_eq!(root.try_get("/healthz/ready").await.expect("an answer").status, 200);
 
