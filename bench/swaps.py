@@ -172,7 +172,8 @@ def arm(folder, name, percent, cold, swaps):
             print("           cores:", ", ".join(f"{name} {share:.3f}" for name, share in cores.items()))
         print(f"  p99 swapping / steady: median {statistics.median(ratios):.3f} of {[round(ratio, 2) for ratio in ratios]}")
         half = len(own) // 2
-        print(f"  anonymous memory of a leaf, first half {statistics.median(own[:half]):.1f}, second {statistics.median(own[half:]):.1f} MiB")
+        first, second = (statistics.median(part or own) for part in (own[:half], own[half:]))
+        print(f"  anonymous memory of a leaf, first half {first:.1f}, second {second:.1f} MiB")
         for leaf, first, last in zip(LEAVES, early, late):
             print(f"  {leaf}: handles {first[2]} -> {last[2]}, deleted files mapped {last[3]}")
         print(f"  most resident with two versions {watch.most[1]:.0f} MiB, over twice one alone ({alone:.0f} MiB): "
