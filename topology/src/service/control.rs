@@ -206,7 +206,8 @@ impl Control {
         let done = format!("{by} {} {node}", if undo { "takes back" } else { "drains" });
         self.audit.push(done.clone());
         self.refresh();
-        Ok(iter::once(done).chain(self.alone(node)).collect())
+        let alone = if undo { None } else { self.alone(node) };
+        Ok(iter::once(done).chain(alone).collect())
     }
 
     /// What is to be known of a node that is drained: the shards that no other leaf would answer.

@@ -426,10 +426,16 @@ fn what_is_drained_already_is_said_to_be() {
 #[test]
 fn who_drains_the_last_leaf_of_a_shard_is_told_which() {
     let mut world = serving();
-    let mut said = |leaf: &str| world.control.drain(&leaf.into(), false, "ann").unwrap().join("; ");
-    assert_eq!(said("leaf-2"), "ann drains leaf-2");
-    let last = said("leaf-1");
+    let said = |world: &mut World, leaf: &str, undo| {
+        world.control.drain(&leaf.into(), undo, "ann").unwrap().join("; ")
+    };
+    assert_eq!(said(&mut world, "leaf-2", false), "ann drains leaf-2");
+    let last = said(&mut world, "leaf-1", false);
     assert!(last.contains("do not stop leaf-1") && last.contains("web main/0, web main/1"), "{last}");
+    // Taken back while nobody is here, there is nothing to stop.
+    world.now += 2 * LEASE;
+    world.control.tick(Duration::from_millis(500), world.now);
+    assert_eq!(said(&mut world, "leaf-1", true), "ann takes back leaf-1");
 }
 
 #[test]
