@@ -2,7 +2,7 @@
 //!
 //! Ready means: it would answer. The check runs a real query on every shard that is served, on the search threads and
 //! through their queue, so that stuck threads show; its result is kept for a second (a failure for a tenth of one), so
-//! that probes cost next to nothing. A leaf that still opens shards, serves none of those it should hold, or is leaving is not
+//! that probes cost next to nothing; what the board says is never kept. A leaf that still opens shards, serves none of those it should hold, or is leaving is not
 //! ready. One that should hold nothing (a spare) is, since it does all that is asked of it. So is one where a shard failed or is
 //! quarantined while others answer: to turn it away would take the sound ones too, and callers are told of that one. What
 //! it lacks is in its status (`lacking`), which `canopy status` counts as not well. Liveness is the process' own and depends
@@ -47,7 +47,8 @@ impl LeafHealth {
         Self { parts, last: Mutex::new(None) }
     }
 
-    async fn check(&self) -> Result<(), String> {
+    /// What is to be asked, as the board has it now. Never kept: a failure from before all was opened would outlive it.
+    fn to_ask(&self) -> Result<Vec<Arc<Serving>>, String> {
         let board = &self.parts.shards.board;
         let counts = board.counts();
         let of = |state| counts.get(&state).copied().unwrap_or(0);
@@ -66,6 +67,11 @@ impl LeafHealth {
             let (bad, failed) = (of(State::Quarantined), of(State::Failed));
             return Err(format!("no shard serves: {bad} quarantined, {failed} could not be opened"));
         }
+        Ok(servings)
+    }
+
+    /// Asks them all on the search threads.
+    async fn ask(&self, servings: Vec<Arc<Serving>>) -> Result<(), String> {
         let (tell, told) = oneshot::channel();
         let (parts, deadline) = (self.parts.clone(), Deadline::after(PATIENCE));
         let task = Task {
@@ -117,13 +123,14 @@ impl Health for LeafHealth {
             if self.parts.drain.leaving() {
                 return Err("draining".to_owned());
             }
+            let servings = self.to_ask()?;
             let mut last = self.last.lock().await;
             if let Some((at, result)) = &*last
                 && at.elapsed() < if result.is_ok() { FRESH } else { AGAIN }
             {
                 return result.clone();
             }
-            let result = self.check().await;
+            let result = self.ask(servings).await;
             *last = Some((Instant::now(), result.clone()));
             result
         }
