@@ -106,24 +106,27 @@ async fn rolls_out_a_broken_version(stage: &stage::Stage, name: &str, plan: &str
     }
 }
 
+/// `most`: the share of the queries that it was to get.
 fn check(name: &str, came: &Came, most: f64) {
     let [old, new] = came.answers;
-    let share = new as f64 / (old + new) as f64;
-    let share = (share * 1e4).round() / 100.0;
+    let all = (old + new) as f64;
+    let share = (new as f64 / all * 1e4).round() / 100.0;
     println!("{name}: gone after {:?}; {new} of {} answers were its ({share} %)", came.took, old + new);
     assert_eq!(came.ended["outcome"], "rolled back", "{}", came.ended);
     assert!(came.ended["reason"].as_str().is_some_and(|it| it.contains("HARD BREACH")), "{}", came.ended);
     let line = came.audit.lines().find(|line| line.contains("HARD BREACH")).unwrap_or_default();
     assert!(line.contains("HARD BREACH zero results 0.0000 -> 1.0000 (limit 0.0050, p "), "{}", came.audit);
-    assert!(came.took <= Duration::from_mins(1), "{:?}", came.took);
-    assert!(share <= most, "{share} % of the answers");
+    assert!(came.took < Duration::from_mins(2), "{:?}: its bake was over", came.took);
+    // Chance gives it a few more.
+    let chance = 4.0 * (all * most * (1.0 - most)).sqrt();
+    assert!(new as f64 <= all * most + chance, "{share} % of the answers");
 }
 
 #[test]
 fn a_broken_field_is_turned_back_by_its_canary() {
     stage::run(|stage| async move {
         let came = rolls_out_a_broken_version(stage, "canary", CANARY).await;
-        check("canary of 4 %", &came, 5.0);
+        check("canary of 4 %", &came, 0.04);
         assert!(came.answers[1] > 0, "the canary was asked");
     });
 }

@@ -13,8 +13,10 @@ use tokio::time::Instant;
 
 use crate::stage::{self, EVERY, SHARDS};
 
-/// Bound on the 99th percentile with a deadline of 200 ms, for a machine that does other things too. The aim is 205 ms.
-const GENEROUS_MS: f64 = 300.0;
+/// Time of a query, so long that a machine that does other things too answers in it.
+const DEADLINE_MS: &str = "1000";
+/// Bound on the 99th percentile: whoever waits for the deadline twice is found out. The aim is 5 ms more than the deadline.
+const GENEROUS_MS: f64 = 1900.0;
 
 async fn all(api: &Api, timeout_ms: &str) -> Answered {
     let asked = [
@@ -46,7 +48,7 @@ fn one_of_four_costs_its_documents_and_the_deadline_and_nothing_else() {
         let count = by_form(60, 200, 2000);
         while times.len() < count {
             // Several at a time: a frozen leaf holds each of them to the deadline.
-            let batch = futures::future::join_all((0..10).map(|_| all(&root, "200"))).await;
+            let batch = futures::future::join_all((0..20).map(|_| all(&root, DEADLINE_MS))).await;
             // Pings go unanswered, too: later the leaf is known to be gone, and is not waited for.
             let known = began.elapsed() > Duration::from_secs(3);
             for answered in batch {
@@ -68,7 +70,7 @@ fn one_of_four_costs_its_documents_and_the_deadline_and_nothing_else() {
         times.sort_by(f64::total_cmp);
         let (p50, p99) = (times[times.len() / 2], times[times.len() * 99 / 100]);
         println!(
-            "one of four leaves frozen, 200 ms: p50 {p50:.1} ms, p99 {p99:.1} ms, max {:.1} ms, {} queries in {:?}",
+            "one of four leaves frozen, {DEADLINE_MS} ms: p50 {p50:.1} ms, p99 {p99:.1} ms, max {:.1} ms, {} queries in {:?}",
             times[times.len() - 1],
             times.len(),
             began.elapsed()
@@ -76,13 +78,13 @@ fn one_of_four_costs_its_documents_and_the_deadline_and_nothing_else() {
         // A machine that is busy elsewhere may hold up a leaf that is not frozen; it is then missing too, and said so.
         println!("{exact} of {} had exactly the documents of the other three leaves", times.len());
         assert!(exact * 100 >= times.len() * 95, "{exact} of {}", times.len());
-        assert!(timed_out >= times.len().min(60), "{timed_out}");
+        assert!(timed_out >= 20, "{timed_out}");
         assert!(p99 <= GENEROUS_MS, "p99 {p99} ms");
         // All of them: no answer, in time, with an account.
         for leaf in ["leaf-0", "leaf-1", "leaf-3"] {
             fleet.signal(leaf, Signal::Stop);
         }
-        let nothing = all(&root, "200").await;
+        let nothing = all(&root, DEADLINE_MS).await;
         assert_eq!(nothing.status, 504, "{}", nothing.json);
         assert_eq!(nothing.json["error"]["code"], "DEADLINE_EXCEEDED");
         nothing.adds_up();
@@ -93,7 +95,7 @@ fn one_of_four_costs_its_documents_and_the_deadline_and_nothing_else() {
             fleet.signal(&format!("leaf-{leaf}"), Signal::Continue);
         }
         let began = Instant::now();
-        let back = wait_for("a whole answer", Duration::from_secs(30), || async {
+        let back = wait_for("a whole answer", Duration::from_mins(1), || async {
             let answered = all(&root, "2000").await;
             (answered.degraded().is_empty() && answered.status == 200).then_some(answered)
         })
@@ -117,9 +119,9 @@ fn a_frozen_replica_is_found_dead_and_the_other_answers() {
         fleet.signal("leaf-1", Signal::Stop);
         let began = Instant::now();
         // Queries that picked it run into their deadline, until the connection is found dead; then the other is asked.
-        wait_for("ten whole answers in a row", Duration::from_secs(30), || async {
+        wait_for("ten whole answers in a row", Duration::from_mins(1), || async {
             for _ in 0..10 {
-                let answered = all(&root, "400").await;
+                let answered = all(&root, DEADLINE_MS).await;
                 if answered.status != 200
                     || !answered.degraded().is_empty()
                     || answered.places() != whole.places()
@@ -134,7 +136,7 @@ fn a_frozen_replica_is_found_dead_and_the_other_answers() {
         println!("a frozen replica is no longer missed after {:?} (pings every 500 ms)", began.elapsed());
         fleet.signal("leaf-1", Signal::Continue);
         let before = fleet.admin("leaf-1").metric("canopy_leaf_outcomes_total").await;
-        wait_for("the replica to be asked again", Duration::from_secs(30), || async {
+        wait_for("the replica to be asked again", Duration::from_mins(2), || async {
             all(&root, "2000").await.ok();
             (fleet.admin("leaf-1").metric("canopy_leaf_outcomes_total").await > before).then_some(())
         })

@@ -18,8 +18,8 @@ use crate::stage::{self, SHARDS};
 
 const LEAVES: u32 = 4;
 const CLIENTS: usize = 48;
-/// Bound for a machine that does other things too. The aim is 100 ms.
-const GENEROUS: Duration = Duration::from_secs(2);
+/// Bound for a machine that does other things too: a third of what these queries have. The aim is 100 ms.
+const GENEROUS: Duration = Duration::from_secs(10);
 
 async fn in_flight(leaves: &[Api]) -> f64 {
     let each = leaves.iter().map(|leaf| leaf.metric("canopy_leaf_in_flight_shards"));
@@ -63,7 +63,7 @@ fn leaves_are_idle_soon_after_their_clients_left() {
             clients.push(io);
         }
         let sent = Instant::now();
-        let busy = wait_for("busy leaves", Duration::from_secs(20), || async {
+        let busy = wait_for("busy leaves", Duration::from_secs(25), || async {
             let busy = in_flight(&leaves).await;
             (busy >= CLIENTS as f64).then_some(busy)
         })

@@ -32,8 +32,18 @@ steps = [
 const QUESTIONS: [&str; 5] = ["river", "garden", "water OR light", "\"the river\"", "the"];
 const PARAMETERS: [(&str, &str); 3] = [("timeout_ms", "20000"), ("completion", "all"), ("total", "exact")];
 
-async fn served(store: &std::path::Path) -> Served {
-    Served::shaped(store, TWO_STEPS, &Shape::flat(2, 2), |config| {
+/// The same, with time enough to be seen in the step and with the old version.
+const SEEN: &str = r#"
+retain = "3s"
+grace = "300ms"
+steps = [
+    { percent = 50, bake = "3s", sample = 0 },
+    { percent = 100, bake = "0ms", sample = 0 },
+]
+"#;
+
+async fn served(store: &std::path::Path, plan: &str) -> Served {
+    Served::shaped(store, plan, &Shape::flat(2, 2), |config| {
         config.leaf.cache_local = true;
         config.leaf.retain = Time::ms(300);
         config.leaf.lease_grace = Time::ms(300);
@@ -84,7 +94,7 @@ fn a_leaf_killed_at_any_point_of_a_swap_gets_there_after_a_restart() {
         let (directory, store) = store(stage, "killed");
         let first = store.latest("web").await.expect("a version").version;
         let second = publish(&directory, &store, 31, 1000).await;
-        let mut served = served(&directory).await;
+        let mut served = served(&directory, TWO_STEPS).await;
         served.first(first).await;
         let mut known = [(first, answers(&served, first).await), (second, Vec::new())];
         let points = by_form(&KILL_POINTS[1..8], &KILL_POINTS[..], &KILL_POINTS[..]);
@@ -129,7 +139,7 @@ fn a_topology_service_killed_in_any_step_of_a_rollout_goes_on_with_it() {
         let (directory, store) = store(stage, "interrupted");
         let first = store.latest("web").await.expect("a version").version;
         let second = publish(&directory, &store, 32, 1000).await;
-        let mut served = served(&directory).await;
+        let mut served = served(&directory, SEEN).await;
         served.first(first).await;
         let before = answers(&served, first).await;
         let load = Load::start(

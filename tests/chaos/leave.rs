@@ -11,13 +11,13 @@ use canopy_tests::{
 use tokio::time::Instant;
 
 use crate::{
-    load::Load,
+    load::{Load, Told},
     stage::{self, EVERY, SHARDS},
 };
 
-const LAME_DUCK: Duration = Duration::from_secs(2);
-/// A signal, a probe and a connection take this long at most on a machine that does other things too.
-const GENEROUS: Duration = Duration::from_secs(1);
+const LAME_DUCK: Duration = Duration::from_secs(3);
+/// By then a probe has been answered, or nobody is there any more who could.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 async fn fleet(store: &std::path::Path, shape: &Shape) -> Fleet {
     Fleet::start(store, shape, &[("web", SHARDS)], |config| {
@@ -34,26 +34,26 @@ fn a_root_says_so_and_answers_every_new_connection_before_it_refuses_one() {
         let load = Load::start(root.clone(), Duration::from_millis(20), &[EVERY, ("timeout_ms", "20000")]);
         let begun = Instant::now();
         fleet.signal("root-0", Signal::Terminate);
-        wait_for("the root to say that it leaves", GENEROUS, || async {
+        wait_for("the root to say that it leaves", PATIENCE, || async {
             (root.try_get("/healthz/ready").await?.status == 503).then_some(())
         })
         .await;
         let told = begun.elapsed();
-        let refused = wait_for("the root to refuse", Duration::from_secs(20), || async {
+        let refused = wait_for("the root to refuse", PATIENCE, || async {
             NetIo::tcp().connect(root.address()).await.is_err().then(|| begun.elapsed())
         })
         .await;
         let status = fleet.ended("root-0").await;
-        let answers = load.finish().await;
+        let answers = load.told().await;
         println!("told after {told:?}, refused after {refused:?}, {} queries", answers.len());
         assert!(status.success(), "{status}");
         assert!(refused >= LAME_DUCK, "{refused:?}");
-        let answered = answers.iter().take_while(|answer| answer.is_some()).count();
-        // 20 ms apart; those of the last moment may meet the closed door.
-        let expected = (LAME_DUCK.saturating_sub(Duration::from_millis(200)).as_millis() / 20) as usize;
-        assert!(answered >= expected.min(answers.len()), "{answered} of {}", answers.len());
-        assert!(answers.iter().flatten().all(|answer| answer.status == 200));
-        let closes = answers.iter().flatten().filter(|answer| {
+        // Those of the last moment may meet the closed door.
+        let early = |told: &&Told| told.answered.is_none() && told.came < begun + LAME_DUCK;
+        assert_eq!(answers.iter().filter(early).count(), 0, "of {}", answers.len());
+        let answered = || answers.iter().filter_map(|told| told.answered.as_ref());
+        assert!(answered().all(|answer| answer.status == 200));
+        let closes = answered().filter(|answer| {
             answer.headers.get("connection").is_some_and(|value| value.as_bytes() == b"close")
         });
         assert!(closes.count() > 0, "clients are told to move on");
@@ -70,11 +70,12 @@ fn leaves_and_aggregators_leave_without_a_query_that_notices() {
             let admin = fleet.admin(id);
             let begun = Instant::now();
             fleet.signal(id, Signal::Terminate);
-            wait_for(&format!("{id} to say that it leaves"), GENEROUS, || async {
+            wait_for(&format!("{id} to say that it leaves"), PATIENCE, || async {
                 (admin.try_get("/healthz/ready").await?.status == 503).then_some(())
             })
             .await;
-            NetIo::tcp().connect(&fleet.node(id).address).await.expect("it accepts while it leaves");
+            let accepted = NetIo::tcp().connect(&fleet.node(id).address).await.is_ok();
+            assert!(accepted || begun.elapsed() >= LAME_DUCK, "it accepts while it leaves");
             let status = fleet.ended(id).await;
             assert!(status.success(), "{id}: {status}");
             assert!(begun.elapsed() >= LAME_DUCK, "{id}: {:?}", begun.elapsed());

@@ -1,4 +1,5 @@
-//! Queries at a steady rate, whatever the answers take.
+//! Queries at a steady rate, whatever the answers take, as far as the machine keeps up: a pile of queries that nobody can answer in
+//! time would be about the machine.
 
 use std::{
     sync::{
@@ -9,12 +10,25 @@ use std::{
 };
 
 use canopy_tests::api::{Answered, Api, path};
-use tokio::{task::JoinHandle, time::Instant};
+use tokio::{sync::Semaphore, task::JoinHandle, time::Instant};
+
+/// Queries that are not answered yet, at most. Fewer than any node takes at once.
+const UNDER_WAY: usize = 32;
 
 /// A running load.
 pub struct Load {
     stop: Arc<AtomicBool>,
-    task: JoinHandle<Vec<Option<Answered>>>,
+    task: JoinHandle<Vec<Told>>,
+}
+
+/// What came of one query.
+pub struct Told {
+    /// When it was sent.
+    pub sent: Instant,
+    /// When its answer, or its failure, had come.
+    pub came: Instant,
+    /// `None` is a connection that failed.
+    pub answered: Option<Answered>,
 }
 
 impl Load {
@@ -36,10 +50,17 @@ impl Load {
         let stopped = stop.clone();
         let task = tokio::spawn(async move {
             let mut ticks = tokio::time::interval(every);
-            let mut sent: Vec<JoinHandle<Option<Answered>>> = Vec::new();
+            let room = Arc::new(Semaphore::new(UNDER_WAY));
+            let mut sent: Vec<JoinHandle<Told>> = Vec::new();
             while !stopped.load(Ordering::Relaxed) {
                 ticks.tick().await;
-                sent.push(tokio::spawn(ask(sent.len())));
+                let place = room.clone().acquire_owned().await.expect("it is never closed");
+                let (asking, sent_at) = (ask(sent.len()), Instant::now());
+                sent.push(tokio::spawn(async move {
+                    let answered = asking.await;
+                    drop(place);
+                    Told { sent: sent_at, came: Instant::now(), answered }
+                }));
             }
             let mut answers = Vec::new();
             for one in sent {
@@ -52,9 +73,22 @@ impl Load {
 
     /// Ends it; all answers, in the order of their queries.
     pub async fn finish(self) -> Vec<Option<Answered>> {
+        self.told().await.into_iter().map(|told| told.answered).collect()
+    }
+
+    /// The same, with the times.
+    pub async fn told(self) -> Vec<Told> {
         self.stop.store(true, Ordering::Relaxed);
         self.task.await.expect("a task")
     }
+}
+
+/// Those that were sent after the first answer that is `wanted` had come. Two queries that are under way at once may be answered in
+/// either order.
+pub fn after_the_first(told: &[Told], wanted: impl Fn(&Told) -> bool) -> Vec<&Told> {
+    let first =
+        told.iter().filter(|told| wanted(told)).map(|told| told.came).min().expect("one that is wanted");
+    told.iter().filter(|told| told.sent > first).collect()
 }
 
 /// So many callers, each of which waits for its answer before it asks again: a load that a slow machine does not pile up.

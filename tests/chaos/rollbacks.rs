@@ -20,7 +20,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::{
-    load::{Load, pass},
+    load::{Load, Told, after_the_first, pass},
     served::{PATIENCE, Served, publish, store, version},
     stage::{self, EVERY},
 };
@@ -34,8 +34,19 @@ steps = [
     { percent = 100, bake = "300ms", sample = 0 },
 ]
 "#;
+/// One that nobody sees the end of: it stays in the step that is looked for.
+const SLOW: &str = r#"
+retain = "10min"
+grace = "1s"
+steps = [
+    { percent = 50, bake = "10min", sample = 0 },
+    { percent = 100, bake = "300ms", sample = 0 },
+]
+"#;
 /// Bound of the way back; the machine of these tests does other things too.
-const BACK: Duration = Duration::from_secs(3);
+const BACK: Duration = Duration::from_secs(15);
+
+const PARAMETERS: [(&str, &str); 2] = [EVERY, ("timeout_ms", "20000")];
 
 /// Commands without a process for each.
 struct Desk(TopologyPeer<ClientChannel>);
@@ -54,8 +65,8 @@ impl Desk {
         self.0.command(request, None).await.map_err(|status| status.message().to_owned())
     }
 
-    async fn start(&self, by: &str, to: Version) -> Result<CommandReply, String> {
-        let policy: toml::Table = toml::from_str(QUICK).expect("a plan");
+    async fn start(&self, by: &str, to: Version, plan: &str) -> Result<CommandReply, String> {
+        let policy: toml::Table = toml::from_str(plan).expect("a plan");
         let policy = serde_json::to_string(&policy).expect("JSON");
         let start = StartRollout { corpus: "web".into(), version: to.0, policy, ..StartRollout::default() };
         self.tell(by, Command::Start(start)).await
@@ -75,9 +86,23 @@ async fn ended(served: &Served) -> Vec<(u64, String)> {
     ended.map(one).collect()
 }
 
-/// Answers of a load that are all whole, each of one version.
-async fn versions(load: Load) -> Vec<u64> {
-    load.finish().await.iter().map(|answer| version(answer.as_ref()).0).collect()
+/// Answers of a load are all whole, each of one version, and none of `old` to what was sent after the first answer of `new`.
+async fn turns(load: Load, old: Version, new: Version) {
+    let told = load.told().await;
+    let of = |told: &Told| version(told.answered.as_ref()).0;
+    let all: Vec<u64> = told.iter().map(of).collect();
+    assert_eq!(all[0], old.0);
+    let later = after_the_first(&told, |told| of(told) == new.0);
+    assert!(later.into_iter().all(|told| of(told) != old.0), "no query goes to it any more");
+}
+
+/// Waits until the root answers by a version.
+async fn answers_by(served: &Served, wanted: Version) {
+    wait_for("an answer of the version", PATIENCE, || async {
+        let answer = served.fleet.root().search("web", &PARAMETERS).await;
+        (answer.json["version"]["wanted"].as_u64() == Some(wanted.0)).then_some(())
+    })
+    .await;
 }
 
 #[test]
@@ -93,33 +118,27 @@ fn versions_published_at_once_two_people_and_the_way_back_from_everywhere() {
             next.push(publish(&directory, &store, 20 + seed, 700).await);
         }
         let [two, three, four] = [next[0], next[1], next[2]];
-        let parameters = [EVERY, ("timeout_ms", "20000")];
-        let load = Load::start(served.fleet.root(), Duration::from_millis(20), &parameters);
+        let load = Load::start(served.fleet.root(), Duration::from_millis(20), &PARAMETERS);
         published_at_once(&served, &desk, [one, two, three, four]).await;
-        let seen = versions(load).await;
-        assert_eq!((seen[0], seen[seen.len() - 1]), (one.0, four.0));
+        answers_by(&served, four).await;
+        pass(Duration::from_millis(300)).await;
+        turns(load, one, four).await;
 
-        let load = Load::start(served.fleet.root(), Duration::from_millis(10), &parameters);
+        let load = Load::start(served.fleet.root(), Duration::from_millis(10), &PARAMETERS);
         let begun = Instant::now();
         desk.back("ann").await.expect("it is held");
-        wait_for("an answer of the old version", PATIENCE, || async {
-            let answer = served.fleet.root().search("web", &parameters).await;
-            (answer.json["version"]["wanted"].as_u64() == Some(one.0)).then_some(())
-        })
-        .await;
+        assert!(!desk.back("ann").await.expect("a word").done.is_empty(), "said twice it says so");
+        answers_by(&served, one).await;
         let took = begun.elapsed();
         println!("first answer of the old version {took:?} after the command");
         assert!(took <= BACK, "{took:?}");
-        assert!(!desk.back("ann").await.expect("a word").done.is_empty(), "said twice it says so");
         served.quiet().await;
         let again = desk.back("ann").await.expect_err("it would be forward again");
         assert!(again.contains("--to"), "{again}");
 
         two_people(&served, &desk, two).await;
         back_from_a_canary_and_a_warm_up(&served, &desk, [two, three]).await;
-        let seen = versions(load).await;
-        let turned = seen.iter().position(|version| *version == one.0).expect("it turned");
-        assert!(!seen[turned..].contains(&four.0), "no query goes to it any more");
+        turns(load, four, one).await;
         back_to_what_is_gone(&served, [one, two, three, four]).await;
     });
 }
@@ -127,7 +146,7 @@ fn versions_published_at_once_two_people_and_the_way_back_from_everywhere() {
 async fn published_at_once(served: &Served, desk: &Desk, [one, two, three, four]: [Version; 4]) {
     let begun = Instant::now();
     for version in [two, three, four] {
-        desk.start("ann", version).await.expect("taken");
+        desk.start("ann", version, QUICK).await.expect("taken");
     }
     println!("three versions in {:?}", begun.elapsed());
     served.all_on(four).await;
@@ -146,7 +165,7 @@ async fn published_at_once(served: &Served, desk: &Desk, [one, two, three, four]
 
 /// Each is answered, both are in the audit log, and one of the two orders is what is done.
 async fn two_people(served: &Served, desk: &Desk, two: Version) {
-    desk.start("ann", two).await.expect("taken");
+    desk.start("ann", two, SLOW).await.expect("taken");
     let pause = Command::Pause(PauseRollout { corpus: "web".into() });
     let abort = Command::Abort(AbortRollout { corpus: "web".into(), waiting: false });
     let (paused, aborted) = tokio::join!(desk.tell("ann", pause), desk.tell("bob", abort));
@@ -165,12 +184,12 @@ async fn two_people(served: &Served, desk: &Desk, two: Version) {
 
 async fn back_from_a_canary_and_a_warm_up(served: &Served, desk: &Desk, [two, three]: [Version; 2]) {
     // While it loads: it never answered.
-    desk.start("ann", three).await.expect("taken");
+    desk.start("ann", three, SLOW).await.expect("taken");
     desk.back("bob").await.expect("it is under way");
     served.quiet().await;
     assert_eq!(ended(served).await.last(), Some(&(three.0, "rolled back".to_owned())));
     // While it has half of the queries.
-    desk.start("ann", two).await.expect("taken");
+    desk.start("ann", two, SLOW).await.expect("taken");
     wait_for("half of the queries", PATIENCE, || async {
         let pins = served.corpus().await["pins"].clone();
         (pins[0]["share"] == 5_000).then_some(())

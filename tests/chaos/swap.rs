@@ -7,7 +7,7 @@ use canopy_tests::{process::Signal, wait::wait_for};
 use tokio::time::Instant;
 
 use crate::{
-    load::{Load, pass},
+    load::{Load, Told, after_the_first, pass},
     served::{PATIENCE, Served, publish, store, version},
     stage::{self, EVERY},
 };
@@ -44,6 +44,12 @@ fn a_swap_under_load_fails_mixes_and_cuts_no_answer_and_the_way_back_is_at_once(
         assert!(dry.contains("50 %") && dry.contains("100 %"), "{dry}");
         served.roll_out(new).await;
         served.all_on(new).await;
+        let root = served.fleet.root();
+        wait_for("an answer of the new version", PATIENCE, || async {
+            let answer = root.search("web", &parameters).await;
+            (answer.json["version"]["wanted"].as_u64() == Some(new.0)).then_some(())
+        })
+        .await;
         pass(Duration::from_millis(300)).await;
         let answers = load.finish().await;
         let seen: Vec<(u64, u64)> = answers.iter().map(|answer| version(answer.as_ref())).collect();
@@ -66,7 +72,6 @@ fn a_swap_under_load_fails_mixes_and_cuts_no_answer_and_the_way_back_is_at_once(
         pass(Duration::from_millis(200)).await;
         let begun = Instant::now();
         let done = served.command(&["rollback", "--corpus", "web", "--reason", "a test"]).await;
-        let root = served.fleet.root();
         wait_for("an answer of the old version", PATIENCE, || async {
             let answer = root.search("web", &parameters).await;
             (answer.json["version"]["wanted"].as_u64() == Some(old.0)).then_some(())
@@ -74,10 +79,10 @@ fn a_swap_under_load_fails_mixes_and_cuts_no_answer_and_the_way_back_is_at_once(
         .await;
         println!("back after {:?}: {}", begun.elapsed(), done.trim());
         pass(Duration::from_millis(200)).await;
-        let answers = load.finish().await;
-        let seen: Vec<u64> = answers.iter().map(|answer| version(answer.as_ref()).0).collect();
-        let turned = seen.iter().position(|version| *version == old.0).expect("it turned");
-        assert!(seen[turned..].iter().all(|version| *version == old.0), "no query goes to it any more");
+        let told = load.told().await;
+        let of_old = |told: &Told| version(told.answered.as_ref()).0 == old.0;
+        let later = after_the_first(&told, of_old);
+        assert!(later.into_iter().all(of_old), "no query goes to it any more");
         let audit = served.command(&["topology", "audit"]).await;
         assert!(audit.contains("a test") && audit.contains(&format!("{new}")), "{audit}");
     });

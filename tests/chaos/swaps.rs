@@ -26,7 +26,7 @@ steps = [{ percent = 100, bake = "0ms", sample = 0 }]
 "#;
 const LEAVES: [&str; 2] = ["leaf-0", "leaf-1"];
 const ASKED: [(&str, &str); 4] =
-    [("q", "river"), ("timeout_ms", "3000"), ("completion", "all"), ("total", "exact")];
+    [("q", "river"), ("timeout_ms", "20000"), ("completion", "all"), ("total", "exact")];
 /// Noise of an allocator, KiB.
 const SLACK_KIB: u64 = 8 << 10;
 

@@ -17,8 +17,9 @@ use serde_json::{Value, json};
 use crate::world::{self, corpus_of, with_world};
 
 const EVERY: (&str, &str) = ("query_json", r#"{"match_all":{}}"#);
-/// What a loaded machine may add to a deadline, milliseconds.
-const SLACK_MS: f64 = 250.0;
+/// What a loaded machine may add to a deadline, milliseconds. Less than any of the deadlines here: whoever waits for one twice is
+/// found out.
+const SLACK_MS: f64 = 1400.0;
 
 #[test]
 fn one_deadline_holds_however_many_branches_hang() {
@@ -29,11 +30,11 @@ fn one_deadline_holds_however_many_branches_hang() {
             let whole = cluster.root().search(&name, &[EVERY, ("timeout_ms", "60000")]).await.ok();
             cluster.link("leaf-1", Link::Stalled);
             for completion in ["all", "adaptive"] {
-                let asked = [EVERY, ("timeout_ms", "300"), ("completion", completion), ("total", "exact")];
+                let asked = [EVERY, ("timeout_ms", "1500"), ("completion", completion), ("total", "exact")];
                 let answered = cluster.root().search(&name, &asked).await.ok();
                 answered.adds_up();
                 let took = answered.json["took_ms"].as_f64().unwrap_or(f64::MAX);
-                assert!(took <= 300.0 + SLACK_MS, "{completion}: {took} ms");
+                assert!(took <= 1500.0 + SLACK_MS, "{completion}: {took} ms");
                 let shards = &answered.json["coverage"]["shards"];
                 assert_eq!(
                     (&shards["answered"], &shards["timed_out"]),
@@ -51,7 +52,7 @@ fn one_deadline_holds_however_many_branches_hang() {
                     .collect();
                 assert_eq!(outcomes, ["timed_out", "timed_out"], "{completion}");
             }
-            let asked = [EVERY, ("timeout_ms", "300"), ("min_coverage", "0.99")];
+            let asked = [EVERY, ("timeout_ms", "1500"), ("min_coverage", "0.99")];
             let refused = cluster.root().search(&name, &asked).await;
             assert_eq!(refused.status, 503, "{}", refused.json);
             assert_eq!(refused.headers["retry-after"], "1");
@@ -60,7 +61,7 @@ fn one_deadline_holds_however_many_branches_hang() {
                 cluster.link(&format!("leaf-{leaf}"), Link::Stalled);
             }
             let nothing =
-                cluster.root().search(&name, &[EVERY, ("timeout_ms", "300"), ("completion", "all")]).await;
+                cluster.root().search(&name, &[EVERY, ("timeout_ms", "1500"), ("completion", "all")]).await;
             assert_eq!(nothing.status, 504, "{}", nothing.json);
             nothing.adds_up();
             assert_eq!(nothing.documents(), (0, 0, world.oracle.documents()));
@@ -68,7 +69,7 @@ fn one_deadline_holds_however_many_branches_hang() {
             for leaf in 0..4 {
                 cluster.link(&format!("leaf-{leaf}"), Link::Open);
             }
-            wait_for("a whole answer", Duration::from_secs(20), || async {
+            wait_for("a whole answer", Duration::from_mins(1), || async {
                 let again = cluster.root().search(&name, &[EVERY, ("timeout_ms", "5000")]).await;
                 (again.places() == whole.places() && again.degraded().is_empty()).then_some(())
             })
@@ -86,7 +87,7 @@ fn summaries_come_from_the_other_replica_or_are_marked_missing() {
         let cluster =
             Cluster::start(&world.shelf.store, &Shape::flat(2, 1).config(&[(&name, 1), (&corpus_of(2), 2)]))
                 .await;
-        let asked = [EVERY, ("timeout_ms", "600"), ("k", "5")];
+        let asked = [EVERY, ("timeout_ms", "3000"), ("k", "5")];
         let whole = cluster.root().search(&name, &asked).await.ok();
         cluster.link_after("leaf-0", 1, Link::Stalled);
         let answered = cluster.root().search(&name, &asked).await.ok();
@@ -105,7 +106,7 @@ fn summaries_come_from_the_other_replica_or_are_marked_missing() {
                 .all(|hit| hit["summary_missing"] == true && hit["key_hash"].is_string() && hit["key"] == "")
         );
         assert!(
-            answered.json["took_ms"].as_f64().unwrap_or(f64::MAX) <= 600.0 + SLACK_MS,
+            answered.json["took_ms"].as_f64().unwrap_or(f64::MAX) <= 3000.0 + SLACK_MS,
             "{}",
             answered.json["took_ms"]
         );
@@ -205,7 +206,7 @@ fn a_version_of_a_newer_format_is_refused_by_name() {
                 store.version_dir("small", manifest.version).expect("a directory").join("manifest.json");
             std::fs::write(&path, text).expect("a changed manifest");
             let cluster = Cluster::start_unready(&store, &Shape::flat(2, 1).config(&[("small", 4)])).await;
-            let why = wait_for(&format!("a refusal that names {named}"), Duration::from_secs(20), || async {
+            let why = wait_for(&format!("a refusal that names {named}"), Duration::from_mins(1), || async {
                 let ready = cluster.root().try_get("/healthz/ready").await?;
                 let body = String::from_utf8_lossy(&ready.body).into_owned();
                 (ready.status == 503 && body.contains(*named)).then_some(body)

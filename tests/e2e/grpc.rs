@@ -187,16 +187,16 @@ fn the_callers_timeout_is_the_deadline_when_it_is_shorter() {
             timeout_ms: 60_000,
             ..Default::default()
         });
-        request.set_timeout(Duration::from_millis(400));
+        request.set_timeout(Duration::from_secs(3));
         let answer = client.search(request).await.expect("a partial answer in time").into_inner();
-        assert!(answer.deadline_ms <= 400 && answer.deadline_ms >= 390, "{}", answer.deadline_ms);
+        assert!(answer.deadline_ms <= 3000 && answer.deadline_ms >= 2900, "{}", answer.deadline_ms);
         assert_eq!(answer.coverage.as_ref().map(|coverage| coverage.timed_out), Some(2));
-        assert!(answer.took_ms < 650.0, "{}", answer.took_ms);
+        assert!(answer.took_ms < 30_000.0, "{}", answer.took_ms);
         for leaf in 0..4 {
             cluster.link(&format!("leaf-{leaf}"), Link::Stalled);
         }
         let request =
-            v1::QueryRequest { corpus: name, q: "river".into(), timeout_ms: 300, ..Default::default() };
+            v1::QueryRequest { corpus: name, q: "river".into(), timeout_ms: 2000, ..Default::default() };
         let status = client.search(Request::new(request)).await.expect_err("nothing answered");
         assert_eq!(failure(&status).class, ErrorClass::DeadlineExceeded, "{status:?}");
         let body =

@@ -51,17 +51,29 @@ fn what_waits_past_its_deadline_is_never_run_and_counted() {
     with_world(|world| async {
         let cluster = slow(world, Time::ms(700), 16).await;
         let (root, leaf, name) = (cluster.root().clone(), cluster.admin("leaf-0"), corpus_of(1));
-        let before = searches(&leaf).await;
+        let expired = async || leaf.metric("canopy_leaf_deadline_in_queue_total").await;
         let first = path(&name, &[EVERY, ("timeout_ms", "20000"), ("snippet", "false")]);
-        let first = tokio::spawn(async move { root.get(&first).await });
-        metric(&leaf, "canopy_leaf_in_flight_shards", 1.0).await;
-        let late = cluster.root().search(&name, &[EVERY, ("timeout_ms", "50"), ("completion", "all")]).await;
-        assert_eq!(late.status, 504, "{}", late.json);
-        late.adds_up();
-        metric(&leaf, "canopy_leaf_deadline_in_queue_total", 1.0).await;
-        let first = first.await.expect("no panic").ok();
-        assert!(first.degraded().is_empty(), "{}", first.json);
-        assert_eq!(searches(&leaf).await - before, 1.0, "the late one never ran");
+        // On a loaded machine the late one may come to the leaf after its deadline, or when the thread is free already.
+        wait_for("a search that waits past its deadline", PATIENCE, || async {
+            let (before, expired_before) = (searches(&leaf).await, expired().await);
+            let (root, first) = (root.clone(), first.clone());
+            let first = tokio::spawn(async move { root.get(&first).await });
+            metric(&leaf, "canopy_leaf_in_flight_shards", 1.0).await;
+            let asked = [EVERY, ("timeout_ms", "200"), ("completion", "all")];
+            let late = cluster.root().search(&name, &asked).await;
+            late.adds_up();
+            let first = first.await.expect("no panic").ok();
+            assert!(first.degraded().is_empty(), "{}", first.json);
+            wait_for("an idle leaf", PATIENCE, || async {
+                (leaf.metric("canopy_leaf_in_flight_shards").await == 0.0).then_some(())
+            })
+            .await;
+            let waited = expired().await > expired_before;
+            assert!(!waited || late.status == 504, "{}", late.json);
+            assert!(!waited || searches(&leaf).await - before == 1.0, "the late one never ran");
+            waited.then_some(())
+        })
+        .await;
         cluster.stop().await;
     });
 }
@@ -69,7 +81,8 @@ fn what_waits_past_its_deadline_is_never_run_and_counted() {
 #[test]
 fn an_excess_is_refused_in_the_contracts_words_and_no_work_is_wasted() {
     with_world(|world| async {
-        let cluster = slow(world, Time::ms(20), 4).await;
+        // So slow that a crowd has come before many of it are through, on any machine.
+        let cluster = slow(world, Time::ms(200), 4).await;
         let (name, leaf) = (corpus_of(1), cluster.admin("leaf-0"));
         let address = format!("http://{}", cluster.node("root-0").address);
         let channel = Channel::from_shared(address).expect("an address").connect().await.expect("connected");
@@ -123,37 +136,33 @@ fn an_excess_is_refused_in_the_contracts_words_and_no_work_is_wasted() {
     });
 }
 
-/// 150 queries a second at a thread that can do 50: bounds are wide, because other tests take their share of the machine.
+/// 50 queries a second at a thread that can do 16. What is judged are counts, and shares of what the thread itself did: other tests
+/// take their share of the machine.
 #[test]
 fn three_times_the_load_is_refused_on_arrival_and_the_thread_does_nothing_in_vain() {
-    const SERVICE: Time = Time::ms(20);
+    const SERVICE: Time = Time::ms(60);
     with_world(|world| async {
         let cluster = slow(world, SERVICE, 256).await;
-        let (leaf, asked) = (cluster.admin("leaf-0"), path(&corpus_of(1), &[EVERY, ("snippet", "false")]));
-        let before = searches(&leaf).await;
-        let began = Instant::now();
+        let asked = [EVERY, ("snippet", "false"), ("timeout_ms", "3000")];
+        let (leaf, asked) = (cluster.admin("leaf-0"), path(&corpus_of(1), &asked));
+        let worked = async || leaf.metric("canopy_leaf_service_seconds_sum").await;
+        let (before, worked_before, began) = (searches(&leaf).await, worked().await, Instant::now());
         let mut pace = tokio::time::interval(SERVICE.0 / 3);
         let mut running = JoinSet::new();
-        for _ in 0..600 {
+        for _ in 0..300 {
             pace.tick().await;
             let (root, asked) = (cluster.root().clone(), asked.clone());
-            running.spawn(async move {
-                let began = Instant::now();
-                let answer = root.get(&asked).await;
-                (began.elapsed(), answer.status)
-            });
+            running.spawn(async move { root.get(&asked).await.status });
         }
         let ended = running.join_all().await;
-        let could = began.elapsed().as_secs_f64() / SERVICE.0.as_secs_f64();
-        let answered = ended.iter().filter(|end| end.1 == 200).count() as f64;
-        let mut refusals: Vec<_> = ended.iter().filter(|end| end.1 == 503).map(|end| end.0).collect();
-        refusals.sort();
-        let run = searches(&leaf).await - before;
-        assert!(answered >= 0.5 * could, "{answered} answered of {could} that could be, {run} run");
+        let busy = (worked().await - worked_before) / began.elapsed().as_secs_f64();
+        let count = |status: u16| ended.iter().filter(|end| **end == status).count() as f64;
+        let (answered, refused, run) = (count(200), count(503), searches(&leaf).await - before);
+        assert!(busy >= 0.5, "the thread searched {busy} of the time; {answered} answered, {run} run");
         assert!(run <= 1.15 * answered + 5.0, "{run} searches for {answered} answers");
-        assert!(refusals.len() >= 200, "{} refused", refusals.len());
-        let median = refusals[refusals.len() / 2];
-        assert!(median < Duration::from_millis(25), "refused after {median:?}");
+        assert!(refused >= 60.0, "{refused} refused");
+        let waited = leaf.metric("canopy_leaf_refused_total{reason=\"waited\"}").await;
+        assert!(waited <= refused / 2.0, "{waited} of {refused} were refused after they had waited");
         cluster.stop().await;
     });
 }

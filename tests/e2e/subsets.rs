@@ -124,7 +124,7 @@ async fn every_subset(world: &World, shape: Shape) {
             .sum();
         let left = holdings.documents.values().sum::<u64>() - lost;
         // A leaf that came back is dialled again by the next call.
-        wait_until("documents searched", Duration::from_secs(10), left, || async {
+        wait_until("documents searched", Duration::from_mins(1), left, || async {
             ask(cluster.root()).await.documents().0
         })
         .await;

@@ -147,7 +147,7 @@ fn nesting_and_long_chains_are_bounded() {
             let began = Instant::now();
             let answered = root.search_json("cases", &json!({ "q": text, "timeout_ms": 60000 })).await;
             assert_eq!(answered.status, 200, "{:.40}: {}", text, answered.json);
-            assert!(began.elapsed() < Duration::from_secs(20), "{:.40} took {:?}", text, began.elapsed());
+            assert!(began.elapsed() < Duration::from_secs(50), "{:.40} took {:?}", text, began.elapsed());
         }
         // Beyond the limit on length: refused at once.
         let deep = root.search_json("cases", &json!({ "q": "(".repeat(30_000) })).await;

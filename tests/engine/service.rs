@@ -23,6 +23,7 @@ use canopy_tests::{
     model_corpus::ModelCorpus,
     model_leaf::ModelLeaf,
     model_tree::{Shape, deps, topology},
+    wait::wait_for,
 };
 use canopy_topology::{config::Role, routing::RoutingSnapshot};
 use futures::StreamExt;
@@ -93,7 +94,7 @@ impl Served {
 
 fn context() -> RequestContext {
     let query = canopy_common::ids::QueryId([9; 16]);
-    RequestContext::new(query, AttemptId(3), Deadline::after(Duration::from_secs(5)))
+    RequestContext::new(query, AttemptId(3), Deadline::after(Duration::from_mins(1)))
 }
 
 #[tokio::test]
@@ -135,8 +136,12 @@ async fn it_is_ready_while_any_leaf_answers_and_not_without_one() {
     served.leaves[0].start();
     assert_eq!(served.page("/healthz/ready").await.0, 200);
     served.leaves[1].start();
-    let (status, why) = served.page("/healthz/ready").await;
-    assert_eq!(status, 503);
+    // Who leaves tells its callers, over the wire.
+    let why = wait_for("an aggregator that is not ready", Duration::from_mins(1), || async {
+        let (status, why) = served.page("/healthz/ready").await;
+        (status == 503).then_some(why)
+    })
+    .await;
     assert!(why.contains("leaf-") && why.contains("UNAVAILABLE"), "{why}");
     assert_eq!(served.page("/healthz/live").await.0, 200);
 }

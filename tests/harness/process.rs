@@ -174,7 +174,7 @@ impl Fleet {
         let process = self.processes.get_mut(id).expect("a started node");
         let ended = || process.child.try_wait().expect("a child");
         let mut ended = ended;
-        wait_for(&format!("{id} to be ready"), Duration::from_mins(1), || {
+        wait_for(&format!("{id} to be ready"), Duration::from_mins(3), || {
             let gone = ended();
             assert!(gone.is_none(), "{id} ended: {gone:?}");
             let api = api.clone();
@@ -232,7 +232,7 @@ impl Fleet {
 
     /// Waits for a node to end.
     pub async fn ended(&mut self, id: &str) -> ExitStatus {
-        wait_for(&format!("{id} to end"), Duration::from_secs(30), || {
+        wait_for(&format!("{id} to end"), Duration::from_mins(2), || {
             let ended = self.try_ended(id);
             async move { ended }
         })

@@ -91,11 +91,12 @@ async fn a_whole_root_over_tcp_starts_answers_and_leaves() {
     tokio::time::timeout(Duration::from_mins(1), opened).await.expect("the version is not opened");
     let ready = get(&net, &web, "/healthz/ready").await;
     assert!(ready.starts_with("HTTP/1.1 503"), "no leaf runs: {ready}");
-    let answer = get(&net, &web, "/v1/web/search?q=rust").await;
+    let answer = get(&net, &web, "/v1/web/search?q=rust&timeout_ms=30000").await;
     assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("x-canopy-coverage: 0/20"), "{answer}");
 
     let channel = canopy_common::rpc::channel(&rpc, &net, &calls).unwrap();
-    let request = QueryRequest { corpus: "web".into(), q: "rust".into(), ..Default::default() };
+    let (corpus, q) = ("web".into(), "rust".into());
+    let request = QueryRequest { corpus, q, timeout_ms: 30_000, ..Default::default() };
     let status = SearchClient::new(channel.clone()).search(request).await.unwrap_err();
     assert_eq!(status.code(), tonic::Code::Unavailable, "{status:?}");
     let service = "canopy.search.v1.Search".to_owned();

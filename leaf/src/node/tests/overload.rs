@@ -14,7 +14,7 @@ async fn what_can_hardly_be_in_time_is_refused_unless_a_thread_is_idle() {
     for _ in 0..40 {
         parts.executor.times().record(Class::Page, Duration::from_secs(10));
     }
-    let short = Duration::from_secs(5);
+    let (short, _still) = (Duration::from_secs(5), Still::hold());
     let tried = node.search(context(1, short), request(1));
     gate.arrival().await;
     let mut late = node.search(context(2, short), request(1));
@@ -34,7 +34,7 @@ async fn what_can_hardly_be_in_time_is_refused_unless_a_thread_is_idle() {
 }
 
 #[tokio::test]
-async fn beyond_the_limit_refusals_cost_next_to_nothing() {
+async fn beyond_the_limit_refusals_wait_for_nothing() {
     let gate = Gate::default();
     let mut config = fixture::config(1, 1000);
     config.min_in_flight = 2;
@@ -42,14 +42,11 @@ async fn beyond_the_limit_refusals_cost_next_to_nothing() {
     let most = parts.admission.limit();
     let held: Vec<_> = (0..most).map(|n| node.search(context(n as u8, LONG), request(1))).collect();
     gate.arrival().await;
-    let start = Instant::now();
     for n in 0..200 {
         let mut stream = node.search(context(n, LONG), request(1));
-        let reply = stream.next().await.unwrap().unwrap();
+        let reply = stream.next().now_or_never().expect("at once").unwrap().unwrap();
         assert_eq!(words(&reply.shards), ["shed"]);
     }
-    let each = start.elapsed() / 200;
-    assert!(each < Duration::from_millis(5), "{each:?} for a refusal");
     assert_eq!(refused(&parts, "limit"), 200);
     assert_eq!(parts.admission.in_flight(), most);
     gate.open(held.len() + 1);
@@ -66,11 +63,11 @@ async fn a_queue_that_stands_gives_back_what_waited_long_and_serves_the_newest()
     let mut config = fixture::config(1, 16);
     config.shed_after = canopy_common::config::Time::ms(20);
     let (parts, node) = leaf(config, 1, gate.search());
+    let _still = Still::hold();
     let running = node.search(context(1, LONG), request(1));
     gate.arrival().await;
     let old: Vec<_> = (2..5).map(|n| node.search(context(n, LONG), request(1))).collect();
-    let start = Instant::now();
-    until("100 ms", || start.elapsed() > Duration::from_millis(150)).await;
+    tokio::time::advance(Duration::from_millis(150)).await;
     let new = node.search(context(5, LONG), request(1));
     gate.open(2);
     assert_eq!(words(&outcomes(running, 1).await), ["answered"]);

@@ -17,7 +17,7 @@ mod broken;
 mod keeping;
 mod room;
 
-const LONG: Duration = Duration::from_secs(30);
+const LONG: Duration = Duration::from_mins(2);
 const SHORT: Duration = Duration::from_secs(5);
 
 /// A leaf that follows; the snapshot of epoch 0 says nothing.
