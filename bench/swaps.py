@@ -5,14 +5,15 @@ three versions of generated documents take turns, each rolled out at once to all
     bench/swaps.py [SWAPS] [DOCUMENTS] [SECONDS]        needs target/release/canopy, or CANOPY=...
 
 First what the tree can do (closed loop), then open loop at 60 % of it. Stretches of SECONDS with no swap, and stretches in which one
-swap follows the other without a pause, take turns; a query of the second kind is always in the window of some swap. Three arms,
+swap follows the other without a pause, take turns; a query of the second kind is always in the window of some swap. The operator, who
+would sit at another machine, takes of this one only what the tree and its load leave. Three arms,
 with 30, 50 and 20 % of the swaps: warming held to 10 % of a core, warming as fast as it goes, and held to 10 % with the files of the
 next version dropped from the page cache before each swap. Prints p50, p99 and p99.9 of both kinds, the ratio of the p99s, how many
 queries failed or were partial in each, what share of a core each process took, and of the leaves: memory that is no file's (the
 median of the first and of the second half of the arm), handles and mapped files that were deleted, at the first and at the last swap,
 and the most resident memory while two versions are held, over the sum of what each takes alone.
 """
-import json, os, random, statistics, subprocess, sys, tempfile, threading, time, urllib.request
+import concurrent.futures, json, os, random, statistics, subprocess, sys, tempfile, threading, time, urllib.request
 
 import live
 
@@ -70,6 +71,11 @@ def vitals(tree, name):
     return (*mib, len(os.listdir(f"/proc/{pid}/fd")), deleted)
 
 
+def stand_aside():
+    """The calling thread, and what it starts, take only what nobody else wants."""
+    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+
+
 class Swapper:
     def __init__(self, tree):
         self.tree, self.version, self.done = tree, 0, 0
@@ -108,8 +114,13 @@ def stretch(tree, rate, work=None):
     load = tree.start_load(SECONDS, ["--qps", f"{rate:.0f}"], timeout="500ms")
     if work:
         end = time.monotonic() + SECONDS - 0.5
-        while time.monotonic() < end:
-            work()
+
+        def operate():
+            while time.monotonic() < end:
+                work()
+
+        with concurrent.futures.ThreadPoolExecutor(1, initializer=stand_aside) as operator:
+            operator.submit(operate).result()
     report = json.loads(load.communicate()[0])
     report["cores"] = {name: (tree.cpu(name) - before[name]) / SECONDS for name in NODES}
     return report
@@ -123,6 +134,7 @@ class Watch(threading.Thread):
         self.tree, self.most, self.over = tree, [0.0, 0.0], False
 
     def run(self):
+        stand_aside()
         while not self.over:
             for name in LEAVES:
                 anon, resident, *_ = vitals(self.tree, name)
