@@ -3,12 +3,12 @@
 //! A retry hides one failure of one query; without a breaker every query goes on paying for the same dead replica, and
 //! with R = 2 one of two first tries is wasted for as long as the replica is away.
 //!
-//! Rule: **closed** until 5 calls in a row were lost (it is **gone**), until of 5 in a row nothing came back, lost or late,
-//! or until half of at least 20 calls within 10 s failed or were late (it is **failing**). Then **open** for 1 s, twice as long after each failed
-//! probe, at most 5 s, drawn between 75 and 125 % so that callers do not all come back in one instant. Then **half
-//! open**: one call at a time is let through as a probe; its success closes the breaker, its failure opens it again.
-//! While open, only what was begun after it opened counts: late news of an old call decide nothing. After a minute of
-//! quiet the next opening begins with 1 s again.
+//! Rule: **closed** until 5 calls in a row were lost (it is **gone**), until of 5 in a row nothing came back, lost or late, or
+//! until half of at least 20 calls within 10 s failed or were late (it is **failing**). Then **open** for 1 s, twice as long
+//! after each failed probe, at most 5 s, drawn between 75 and 125 % so that callers do not all come back in one instant. Then
+//! **half open**: one call at a time is let through as a probe; its success closes the breaker, its failure opens it again.
+//! While open, only what was begun after it opened counts: late news of an old call decide nothing. After a minute of quiet the
+//! next opening begins with 1 s again.
 //!
 //! What counts is chosen by the caller of [`Breaker::take`]: refusals because of load are no failures (ejecting a busy
 //! replica makes the others busier), nor is anything that was refused here.

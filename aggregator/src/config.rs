@@ -21,9 +21,9 @@ pub struct GatherConfig {
     /// Most shards of one branch. A set of shards with the same replicas that is larger is split, and each part picks
     /// its own replica, so that the set's replicas share the work of one query. Default: 32.
     pub branch_shards: u32,
-    /// How the replica of a branch is chosen. `adaptive`: the cheapest of up to four by service time, queue and
-    /// failures; with a session the better of its first two by rendezvous. `affinity`: by rendezvous of session or query, with bounded load. Also
-    /// `power_of_two`, `least_outstanding`, `round_robin`, `random`. Default: adaptive.
+    /// How the replica of a branch is chosen. `adaptive`: the cheapest of up to four by service time, queue and failures; with
+    /// a session the better of its first two by rendezvous. `affinity`: by rendezvous of session or query, with bounded load.
+    /// Also `power_of_two`, `least_outstanding`, `round_robin`, `random`. Default: adaptive.
     pub pick: Strategy,
     /// Time the root keeps back from the search for merging and fetching the page; never more than a quarter of the
     /// query's deadline. Levels below keep back 1 % (0.5 to 5 ms), for merging alone. Default: 40ms.

@@ -22,7 +22,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use crate::{
     gather::{Gatherer, dispatch::ending_of, ledger::shortened},
     load::{Ending, InFlight},
-    pick::Choosing,
+    pick::{Choosing, Purpose},
     plan::{Holders, Through},
 };
 
@@ -170,9 +170,8 @@ impl Fetching<'_> {
             through: Through::Leaf,
             tried: &[],
             key: None,
-            extra: false,
             // Fetches are no probes: the next search may send one.
-            shadows: false,
+            purpose: Purpose::Needed,
         };
         let choice = self.engine.picker.choose(&self.engine.loads, &choosing)?;
         left.get(usize::from(choice.at)).cloned()

@@ -56,11 +56,20 @@ pub struct Choosing<'a> {
     pub tried: &'a [u16],
     /// What should find the same replica again: a hash of the session or of the query.
     pub key: Option<u64>,
-    /// For extra work, which never goes to an ejected replica.
-    pub extra: bool,
-    /// Whether a copy of the call can go to another replica. Whoever says so sends the copy that it is told to send, or says
-    /// that it has ended.
-    pub shadows: bool,
+    /// What the call is for.
+    pub purpose: Purpose,
+}
+
+/// What a replica is chosen for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// The first call of a branch: a copy of it can go to another replica. Whoever asks so sends the copy that it is told to send,
+    /// or says that it has ended.
+    First,
+    /// Any other that has to be made.
+    Needed,
+    /// Extra work, which never goes to an ejected replica.
+    Extra,
 }
 
 /// The choice that was made.
@@ -106,7 +115,9 @@ impl Picker {
         set.review(now);
         let (these, ejected) = match eligible(&set.members()) {
             Eligible::These(these) => (these, None),
-            Eligible::LastResort(_) | Eligible::Panic(_) if choosing.extra => return None,
+            Eligible::LastResort(_) | Eligible::Panic(_) if choosing.purpose == Purpose::Extra => {
+                return None;
+            }
             Eligible::LastResort(at) => (vec![at], Some(Why::LastResort)),
             Eligible::Panic(at) => (vec![at], Some(Why::Panic)),
         };
@@ -123,7 +134,7 @@ impl Picker {
         self.metrics.chosen(why);
         // Where a key or an order decides, whoever is passed over is not neglected.
         let compared = if strategy == Strategy::Adaptive && !keyed { &candidates[..] } else { &[] };
-        let shadow = if choosing.shadows { set.shadow(at, compared, now) } else { None };
+        let shadow = if choosing.purpose == Purpose::First { set.shadow(at, compared, now) } else { None };
         Some(Choice { at, why, shadow })
     }
 

@@ -2,9 +2,9 @@
 //! errors with what to do.
 //!
 //! A file says which tree is meant, also where an address says whom to ask: its cluster and its token go along, so that a
-//! command for one tree is not carried out on another. Of several services the one that leads is asked: one that does not lead names it, one that can't be reached is passed over,
-//! and while those that answer know of no leader (one is being found, which takes seconds) they are asked again. Rule: a
-//! command that may have been taken is not sent a second time.
+//! command for one tree is not carried out on another. Of several services the one that leads is asked: one that does not lead
+//! names it, one that can't be reached is passed over, and while those that answer know of no leader (one is being found, which
+//! takes seconds) they are asked again. Rule: a command that may have been taken is not sent a second time.
 
 use std::{
     path::{Path, PathBuf},

@@ -14,9 +14,9 @@ impl std::fmt::Display for GaveUp {
     }
 }
 
-/// The exit status that tells what kind of failure it is.
+/// The exit status that tells what kind of failure it is; 2 is wrong usage.
 pub fn status(error: &Error) -> u8 {
-    if error.downcast_ref::<GaveUp>().is_some() { 2 } else { 1 }
+    if error.downcast_ref::<GaveUp>().is_some() { 3 } else { 1 }
 }
 
 /// The chain of causes, without repetition.
@@ -67,7 +67,7 @@ mod tests {
     #[test]
     fn who_gave_up_has_a_status_of_his_own() {
         let error = anyhow!("the service does not answer").context(GaveUp);
-        assert_eq!((status(&error), status(&anyhow!("turned back"))), (2, 1));
+        assert_eq!((status(&error), status(&anyhow!("turned back"))), (3, 1));
         assert_eq!(line(&error), "gave up looking: the service does not answer");
     }
 

@@ -1,6 +1,7 @@
 //! What people read on a terminal: an answer as a short list, numbers in their units. Control characters of documents
 //! never reach the terminal.
 
+pub use canopy_common::plain::plain;
 use serde_json::Value;
 
 pub mod why;
@@ -9,11 +10,6 @@ pub mod why;
 pub fn time(at_us: i64) -> String {
     let at = jiff::Timestamp::from_microsecond(at_us).map(|at| at.round(jiff::Unit::Second));
     at.ok().and_then(Result::ok).map_or_else(|| "?".to_owned(), |at| at.to_string())
-}
-
-/// Text without control characters.
-pub fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 /// Bytes in a unit that fits.
@@ -151,8 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn documents_cannot_move_the_cursor() {
-        assert_eq!(plain("a\x1b[2Jb\n"), "a [2Jb ");
+    fn a_snippet_is_shown_without_its_marks() {
         assert_eq!(snippet("&lt;b&gt; <b>x</b>", false), "<b> x");
     }
 

@@ -17,6 +17,7 @@ pub mod ids;
 pub mod limit;
 pub mod memory;
 pub mod net;
+pub mod plain;
 pub mod request;
 pub mod ring;
 pub mod rng;

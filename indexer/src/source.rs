@@ -1,11 +1,11 @@
 //! Reads input files as records: JSON lines and WARC archives, plain or compressed. What a file is, is decided by its
 //! first bytes; names lie.
 //!
-//! Input is what strangers wrote. One bad record must not stop a build of a billion others, nor may it cost memory by
-//! its numbers. Rules: a record that cannot be read becomes a [`Reject`] with its place and the limit it broke, and
-//! reading goes on behind it; memory is bounded by one record ([`MAX_DOCUMENT_BYTES`]), whatever the lengths in a file
-//! say; damage of the file itself (cut off, wrong checksum) ends it with a reject of the field `file` after all records
-//! before it, marked because nobody knows how many records it stands for. Only a file that cannot be read at all (missing, unknown kind) is an error.
+//! Input is what strangers wrote. One bad record must not stop a build of a billion others, nor may it cost memory by its
+//! numbers. Rules: a record that cannot be read becomes a [`Reject`] with its place and the limit it broke, and reading goes on
+//! behind it; memory is bounded by one record ([`MAX_DOCUMENT_BYTES`]), whatever the lengths in a file say; damage of the file
+//! itself (cut off, wrong checksum) ends it with a reject of the field `file` after all records before it, marked because
+//! nobody knows how many records it stands for. Only a file that cannot be read at all (missing, unknown kind) is an error.
 
 mod charset;
 mod html;

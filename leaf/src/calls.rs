@@ -1,9 +1,9 @@
 //! The searches that run at this leaf, so that a cancel finds its own.
 //!
-//! A cancel may overtake its request, which then must not start: it leaves a mark that waits for it a moment. One that
-//! comes after its search has ended leaves none. The claim of a tied twin goes the same ways. An attempt's number is only unique at the node that sent it: when two
-//! searches with the same numbers run here, a cancel could mean either, and stops neither (the dropped stream still
-//! does). Units: the mark lives [`MARK`]; at most [`MOST`] marks and endings are remembered.
+//! A cancel may overtake its request, which then must not start: it leaves a mark that waits for it a moment. One that comes
+//! after its search has ended leaves none. The claim of a tied twin goes the same ways. An attempt's number is only unique at
+//! the node that sent it: when two searches with the same numbers run here, a cancel could mean either, and stops neither (the
+//! dropped stream still does). Units: the mark lives [`MARK`]; at most [`MOST`] marks and endings are remembered.
 
 use std::{
     collections::{BTreeMap, VecDeque},

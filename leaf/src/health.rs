@@ -1,12 +1,12 @@
 //! What the leaf tells of itself: started, ready, status.
 //!
-//! Ready means: it would answer. The check runs a real query on every shard that is served, on the search threads and
-//! through their queue, so that stuck threads show; its result is kept for a second (a failure for a tenth of one), so
-//! that probes cost next to nothing; what the board says is never kept. A leaf that still opens shards, serves none of those it should hold, or is leaving is not
-//! ready. One that should hold nothing (a spare) is, since it does all that is asked of it. So is one where a shard failed or is
-//! quarantined while others answer: to turn it away would take the sound ones too, and callers are told of that one. What
-//! it lacks is in its status (`lacking`), which `canopy status` counts as not well. Liveness is the process' own and depends
-//! on nobody.
+//! Ready means: it would answer. The check runs a real query on every shard that is served, on the search threads and through
+//! their queue, so that stuck threads show; its result is kept for a second (a failure for a tenth of one), so that probes cost
+//! next to nothing; what the board says is never kept. A leaf that still opens shards, serves none of those it should hold, or
+//! is leaving is not ready. One that should hold nothing (a spare) is, since it does all that is asked of it. So is one where a
+//! shard failed or is quarantined while others answer: to turn it away would take the sound ones too, and callers are told of
+//! that one. What it lacks is in its status (`lacking`), which `canopy status` counts as not well. Liveness is the process' own
+//! and depends on nobody.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,8 +1,9 @@
 //! Search at the leaf, the story: find the views, admit, queue, search shard by shard on the leaf's own threads, send
 //! what settles, and at the deadline account for what did not.
 //!
-//! Admission comes before any work, in this order: the adaptive limit of searches at once; the time that is left, when
-//! no thread is idle, against the wait and the work; room in the queue. A refusal settles every shard as shed, with a hint of how long to stay away.
+//! Admission comes before any work, in this order: the adaptive limit of searches at once; the time that is left, when no
+//! thread is idle, against the wait and the work; room in the queue. A refusal settles every shard as shed, with a hint of how
+//! long to stay away.
 //!
 //! Up to as many tasks as there are threads work on a call, each taking the next shard that nobody has taken: shards of
 //! one call run side by side when threads are idle, and cost one queue entry when they are not. The stream's own timer

@@ -1,9 +1,9 @@
 //! Shapes of queries that were never seen before, tried on one leaf first (off by default).
 //!
-//! A shape is the structure of a query without its words: kinds of clauses, fields, order, facets, and how many tokens
-//! there are by powers of two. Rules: an unseen shape is tried once (see [`canopy_aggregator::canary`]); those that come
-//! meanwhile wait for the verdict, of one try at most; a shape that cost a leaf is refused for a minute and then tried again, since leaves
-//! die for other reasons too; a try that says nothing settles nothing. Memory is bounded: the oldest shape is forgotten,
+//! A shape is the structure of a query without its words: kinds of clauses, fields, order, facets, and how many tokens there
+//! are by powers of two. Rules: an unseen shape is tried once (see [`canopy_aggregator::canary`]); those that come meanwhile
+//! wait for the verdict, of one try at most; a shape that cost a leaf is refused for a minute and then tried again, since
+//! leaves die for other reasons too; a try that says nothing settles nothing. Memory is bounded: the oldest shape is forgotten,
 //! and merely tried again. A policy value and, around it, the waiting.
 
 use std::{

@@ -1,5 +1,5 @@
-//! A root whose snapshot is older than the leaves' follows the leaves: when nobody holds the version that its snapshot names any more, and
-//! the leaves say which one they serve, it serves that one.
+//! A root whose snapshot is older than the leaves' follows the leaves: when nobody holds the version that its snapshot names
+//! any more, and the leaves say which one they serve, it serves that one.
 //!
 //! The failure this prevents: the one root whose link is cut pins its queries to a version that was retired without it, and
 //! refuses all of them although every leaf would answer. Rules:

@@ -1,12 +1,14 @@
 //! What the root tells of itself.
 //!
-//! Started = every corpus was looked at: it is open, or there is nothing to open (no such corpus, no version yet, none that this
-//! build takes). Ready = started once, and would answer a query: a real query on one of its corpora found at least one
+//! Started = every corpus was looked at: it is open, or there is nothing to open (no such corpus, no version yet, none that
+//! this build takes). Ready = started once, and would answer a query: a real query on one of its corpora found at least one
 //! shard. A root whose leaves are partly down stays ready, because partial answers are its job, and so does one of whose
-//! corpora one can't be served; were it not, one lost leaf or one mistyped name would take every root out of the
-//! balancer. However many corpora there are, a probe takes a second at most. Nor does it matter whether the topology service is heard: queries need none; the status page says since when it is not,
-//! and in which corpora this root follows the leaves. What it lacks is told on the status page, and by a root that can serve nothing as the reason. The query is asked at most once a probe interval, however often probes come; after a
-//! failure sooner, so that a root is not kept from its clients for a whole interval once its leaves answer.
+//! corpora one can't be served; were it not, one lost leaf or one mistyped name would take every root out of the balancer.
+//! However many corpora there are, a probe takes a second at most. Nor does it matter whether the topology service is heard:
+//! queries need none; the status page says since when it is not, and in which corpora this root follows the leaves. What it
+//! lacks is told on the status page, and by a root that can serve nothing as the reason. The query is asked at most once a
+//! probe interval, however often probes come; after a failure sooner, so that a root is not kept from its clients for a whole
+//! interval once its leaves answer.
 
 use std::{
     sync::{

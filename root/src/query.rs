@@ -10,11 +10,11 @@
 //!
 //! All functions are pure: no clock but the one in the context, no files.
 //!
-//! The steps of a lenient query, by file: [`lexer`] text to tokens, [`syntax`] tokens to a flat tree, [`lenient`] tree
-//! to clauses, [`words`] and [`expand`] words to terms that the corpus knows, [`clauses`] clauses to one message,
-//! [`frequencies`] the corpus numbers the message is scored with. [`suggest`] finds what a misspelt text may have meant. [`strict`] reads the JSON form. [`filters`],
-//! [`sort`], [`facets`] and [`fields`] read the other parameters; [`dates`], [`values`] and [`target`] type their
-//! values.
+//! The steps of a lenient query, by file: [`lexer`] text to tokens, [`syntax`] tokens to a flat tree, [`lenient`] tree to
+//! clauses, [`words`] and [`expand`] words to terms that the corpus knows, [`clauses`] clauses to one message, [`frequencies`]
+//! the corpus numbers the message is scored with. [`suggest`] finds what a misspelt text may have meant. [`strict`] reads the
+//! JSON form. [`filters`], [`sort`], [`facets`] and [`fields`] read the other parameters; [`dates`], [`values`] and [`target`]
+//! type their values.
 //!
 //! # The lenient language
 //!

@@ -9,9 +9,10 @@
 //! queries on the same leaves, a few at a time. So what is tried costs the people who ask nothing; and the pair is fair: the
 //! live answer, interactive, with its snippets and hedged over all, would look better than its shadow whatever the version.
 //!
-//! Rules: an error counts when it could be the version's fault, so neither bad input nor a refusal for load; but input that is bad
-//! under the new version alone counts as its error, and a version that could not answer whole as a part, although the other one
-//! answered instead ([`crate::pin`]); a query whose client names the version is no part of a trial. Sums are given away when they are taken, so that every query is told once.
+//! Rules: an error counts when it could be the version's fault, so neither bad input nor a refusal for load; but input that is
+//! bad under the new version alone counts as its error, and a version that could not answer whole as a part, although the other
+//! one answered instead ([`crate::pin`]); a query whose client names the version is no part of a trial. Sums are given away
+//! when they are taken, so that every query is told once.
 
 mod shadow;
 

@@ -1,13 +1,13 @@
 //! The versions that this root serves: manifest and statistics of each, opened and verified before any query is sent to it,
 //! and read by every query through one snapshot.
 //!
-//! A query carries the numbers of its pinned version, so a root without them could only guess scores. Therefore a
-//! version is served only once its statistics file has the length and checksum that the manifest states, and its
-//! analysis is the one of this build: a query that is pinned to one that is not open is answered from the one that serves,
-//! and while that is not open the root is not ready. During a rollout two versions of a corpus are open; which of them a query gets is
-//! decided here, once, for all its shards and phases ([`Versions::choose`]). A corpus that has nothing to open, because its name
-//! was mistyped or it has no version yet, is told of and keeps no other one from its queries ([`Versions::pending`]). What the routing snapshot does not name any more
-//! is let go of when its last query has ended ([`keep`]).
+//! A query carries the numbers of its pinned version, so a root without them could only guess scores. Therefore a version is
+//! served only once its statistics file has the length and checksum that the manifest states, and its analysis is the one of
+//! this build: a query that is pinned to one that is not open is answered from the one that serves, and while that is not open
+//! the root is not ready. During a rollout two versions of a corpus are open; which of them a query gets is decided here, once,
+//! for all its shards and phases ([`Versions::choose`]). A corpus that has nothing to open, because its name was mistyped or it
+//! has no version yet, is told of and keeps no other one from its queries ([`Versions::pending`]). What the routing snapshot
+//! does not name any more is let go of when its last query has ended ([`keep`]).
 
 mod cache;
 mod keep;

@@ -95,8 +95,9 @@ impl Probation {
         self.count += 1;
     }
 
-    /// It was given up after so many times what is usual, because another replica was faster. What it would have taken is not known; that
-    /// it counts as twice the time lets hedges not hide a slow replica, and copies sent at once not blame a good one.
+    /// It was given up after so many times what is usual, because another replica was faster. What it would have taken is not
+    /// known; that it counts as twice the time lets hedges not hide a slow replica, and copies sent at once not blame a good
+    /// one.
     pub fn outlasted(&mut self, relative: f64, now: Instant) {
         self.answered(2.0 * relative, now);
     }

@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     load::{Ending, InFlight, pushback},
-    pick::{Choosing, Why},
+    pick::{Choosing, Purpose, Why},
     plan::{self, Through},
 };
 
@@ -135,8 +135,11 @@ impl Run {
                 through,
                 tried: &asking.history.tried,
                 key,
-                extra: asking.kind.is_hedge(),
-                shadows: asking.history.tried.is_empty() && !asking.kind.is_hedge(),
+                purpose: match asking.kind {
+                    kind if kind.is_hedge() => Purpose::Extra,
+                    _ if asking.history.tried.is_empty() => Purpose::First,
+                    _ => Purpose::Needed,
+                },
             },
         ) {
             asking.history.tried.push(choice.at);

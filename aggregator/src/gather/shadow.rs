@@ -63,8 +63,8 @@ impl Drop for Shadow {
 }
 
 impl Run {
-    /// Sends `node` a copy of what is asked. It is paid from the budget for extra work, which never refuses it to an `ejected` one, and
-    /// gives to others what hedges leave over.
+    /// Sends `node` a copy of what is asked. It is paid from the budget for extra work, which never refuses it to an `ejected`
+    /// one, and gives to others what hedges leave over.
     pub(super) fn shadow(&mut self, asking: &Asking, node: &NodeId, ejected: bool) {
         let load = self.engine.loads.of(node);
         let now = Instant::now();

@@ -55,8 +55,7 @@ impl World {
             through,
             tried,
             key,
-            extra: false,
-            shadows: tried.is_empty(),
+            purpose: if tried.is_empty() { Purpose::First } else { Purpose::Needed },
         };
         self.picker.choose(&self.loads, &choosing)
     }

@@ -1,5 +1,5 @@
-//! What a version is on disk and how text becomes terms: schema, analysis, layout, manifest and its signature, statistics, store, query log. Shared
-//! by the build, the leaf and the root; links no search engine, so that the root stays small.
+//! What a version is on disk and how text becomes terms: schema, analysis, layout, manifest and its signature, statistics,
+//! store, query log. Shared by the build, the leaf and the root; links no search engine, so that the root stays small.
 
 pub mod analysis;
 pub mod checksum;

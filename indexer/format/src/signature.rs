@@ -6,7 +6,8 @@
 //! reader sees a version that is not signed yet; with several keys each one counts, so that keys can be exchanged: add the
 //! new one everywhere, sign with it, take the old one away when no version of it is left.
 //!
-//! A private key is PKCS#8, a public one SubjectPublicKeyInfo or its 32 bytes as base64; both are what `openssl pkey` reads and writes.
+//! A private key is PKCS#8, a public one SubjectPublicKeyInfo or its 32 bytes as base64; both are what `openssl pkey` reads and
+//! writes.
 
 use std::{fmt, path::Path, sync::Arc};
 

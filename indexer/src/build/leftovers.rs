@@ -6,9 +6,9 @@
 //! again. One that is locked belongs to a running build and is left alone; so is one without a claim, which somebody may
 //! be copying. A directory with a manifest, however damaged, is never touched.
 //!
-//! Two builds never hold one number: the claim is made create-only, a lock counts only while the locked file is still
-//! the one with that name and nothing was published, and a claim is removed only under its lock. In a store that is not a local directory
-//! leftovers are invisible too, and are the garbage collection's business.
+//! Two builds never hold one number: the claim is made create-only, a lock counts only while the locked file is still the one
+//! with that name and nothing was published, and a claim is removed only under its lock. In a store that is not a local
+//! directory leftovers are invisible too, and are the garbage collection's business.
 
 use std::{
     fs::{self, File, TryLockError},

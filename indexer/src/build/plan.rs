@@ -46,8 +46,8 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// A writer's segment takes about half as much again while it is put on disk, its spellings some more. Its budget does not depend on
-    /// threads, so that the segments do not either.
+    /// A writer's segment takes about half as much again while it is put on disk, its spellings some more. Its budget does not
+    /// depend on threads, so that the segments do not either.
     pub(crate) fn share(memory: u64, threads: usize, shards: u32) -> Self {
         let keep = memory / 8;
         let writer = (memory / 4).clamp(16 << 20, 512 << 20);

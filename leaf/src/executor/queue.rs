@@ -1,14 +1,15 @@
 //! The bounded queue of search tasks: one list per lane, the most urgent lane first; within a lane oldest first while
 //! the queue is short, newest first once it stands.
 //!
-//! The failure this prevents: under overload a first-come queue serves only those that have waited so long that nobody
-//! waits for them any more, and stays useless long after the overload. Rules: who would wait for longer than a quarter of its
-//! time (`shed_after` at most) at the pace of late is refused on arrival, in constant time, before any work, with all of its time
+//! The failure this prevents: under overload a first-come queue serves only those that have waited so long that nobody waits
+//! for them any more, and stays useless long after the overload. Rules: who would wait for longer than a quarter of its time
+//! (`shed_after` at most) at the pace of late is refused on arrival, in constant time, before any work, with all of its time
 //! left for another replica; so is who comes to a full lane. Should the pace fall all the same, so that a lane's oldest entry
-//! has for 100 ms waited more than a queue is borne (see [`bearable`], [`Pressure`]), the newest goes first, and what has waited longer than its bound
-//! is given back, unless no more wait than there are threads. An expired task is never run, whether it is found at the head,
-//! or while making room for another; fetches end work that is paid for and are never given back; a task whose owner was
-//! cancelled is taken out at once. The bound: half of the task's own time, for people at most `shed_after`. Units: tasks.
+//! has for 100 ms waited more than a queue is borne (see [`bearable`], [`Pressure`]), the newest goes first, and what has
+//! waited longer than its bound is given back, unless no more wait than there are threads. An expired task is never run,
+//! whether it is found at the head, or while making room for another; fetches end work that is paid for and are never given
+//! back; a task whose owner was cancelled is taken out at once. The bound: half of the task's own time, for people at most
+//! `shed_after`. Units: tasks.
 
 use std::{collections::VecDeque, time::Duration};
 

@@ -1,9 +1,10 @@
 //! The query that proves a shard: a word of its own dictionary, scored, and the stored document of its best hit read.
 //! It touches every kind of file of the shard. The same query answers "would it answer?" for readiness.
 //!
-//! Then warming: the version's own queries, and, when another version of the shard is served meanwhile, what the leaf was
-//! asked of late, in rounds until the new view answers within `WARM_RATIO` of the old one's median. Results are dropped, and so
-//! is a panic: a query of death that somebody asked of late must not keep every version away. Without warming the first people after a swap would wait for the disk.
+//! Then warming: the version's own queries, and, when another version of the shard is served meanwhile, what the leaf was asked
+//! of late, in rounds until the new view answers within `WARM_RATIO` of the old one's median. Results are dropped, and so is a
+//! panic: a query of death that somebody asked of late must not keep every version away. Without warming the first people after
+//! a swap would wait for the disk.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},

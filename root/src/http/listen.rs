@@ -1,9 +1,10 @@
 //! Connections of clients, from whatever network [`Bound`] stands for: HTTP/1.1 and HTTP/2 on one listener.
 //!
-//! Own loop rather than the framework's, because the listener is not always TCP and because leaving must be gentle:
-//! while the process leaves its answers close their HTTP/1 connections, so that clients move on before they must; when it
-//! drains it stops accepting, tells each connection to finish what runs, and goes when all have or patience is over. Slow or silent clients hold a place for seconds, not for ever: a first request has to come, as its
-//! head and body have to, and answers have to be taken.
+//! Own loop rather than the framework's, because the listener is not always TCP and because leaving must be gentle: while the
+//! process leaves its answers close their HTTP/1 connections, so that clients move on before they must; when it drains it stops
+//! accepting, tells each connection to finish what runs, and goes when all have or patience is over. Slow or silent clients
+//! hold a place for seconds, not for ever: a first request has to come, as its head and body have to, and answers have to be
+//! taken.
 
 use std::{
     convert::Infallible,

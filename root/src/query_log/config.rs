@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct QueryLogConfig {
-    /// File; `{node}` in it stands for the root's name, so that several roots of one process or directory have a file each. Empty: no log.
-    /// Default: empty.
+    /// File; `{node}` in it stands for the root's name, so that several roots of one process or directory have a file each.
+    /// Empty: no log. Default: empty.
     pub path: String,
     /// Part of the queries that is logged. Default: 0.01.
     pub sample: f64,

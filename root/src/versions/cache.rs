@@ -1,8 +1,8 @@
 //! What a root keeps of versions of a remote store: their tables of contents and statistics, so that it comes back while the store is
 //! away. Statistics are named by their content: a file that is complete is right for whichever version names it.
 //!
-//! The failure this prevents: a disk that fills with statistics of versions that are long gone. Rule: once everything that is wanted is
-//! open, whatever belongs to nothing that is open goes.
+//! The failure this prevents: a disk that fills with statistics of versions that are long gone. Rule: once everything that is
+//! wanted is open, whatever belongs to nothing that is open goes.
 
 use std::{
     collections::BTreeSet,

@@ -1,10 +1,10 @@
 //! What a gate allows, and how much chance of a false alarm it may spend on what.
 //!
-//! The budget of a whole rollout is 2 % of false alarms. Most of it is spent at 1 % of the queries, where a bad version is
-//! to be found while few see it. Of what a sample can tell, the chance to find a fault and that of a false alarm are two
-//! sides: a plan of 4,600 queries an arm finds 1 -> 2 % of hanging queries with 0.4 % of false alarms; a shorter plan
-//! (3,000) has to take 1.2 %. Later steps spend a tenth, and what goes on after the planned sample a quarter more. Limits beside the tests say what is too small to matter: with
-//! a million queries everything is significant.
+//! The budget of a whole rollout is 2 % of false alarms. Most of it is spent at 1 % of the queries, where a bad version is to
+//! be found while few see it. Of what a sample can tell, the chance to find a fault and that of a false alarm are two sides: a
+//! plan of 4,600 queries an arm finds 1 -> 2 % of hanging queries with 0.4 % of false alarms; a shorter plan (3,000) has to
+//! take 1.2 %. Later steps spend a tenth, and what goes on after the planned sample a quarter more. Limits beside the tests say
+//! what is too small to matter: with a million queries everything is significant.
 
 use serde::{Deserialize, Serialize};
 

@@ -90,9 +90,9 @@ fn edge_us(control: &Latencies, treatment: &Latencies, quantile: f64) -> u64 {
     widest.1.unwrap_or_else(|| control.edge_us(quantile))
 }
 
-/// One-sided test of two shares above the control's `quantile` (see the head for where exactly), with the pooled variance. With `times` above 1 the new
-/// version is counted above `times` that edge, the control above the edge itself: is its quantile more than `times` as
-/// long?
+/// One-sided test of two shares above the control's `quantile` (see the head for where exactly), with the pooled variance. With
+/// `times` above 1 the new version is counted above `times` that edge, the control above the edge itself: is its quantile more
+/// than `times` as long?
 pub fn exceedance(
     control: &Latencies,
     treatment: &Latencies,

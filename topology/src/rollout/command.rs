@@ -1,5 +1,5 @@
-//! What people ask for: start, abort, withdraw, rollback ([`super::pace`] has the rest). A command that can't be done is refused with what to do
-//! instead; one that is done already changes nothing. A kill switch is a rollback of every corpus.
+//! What people ask for: start, abort, withdraw, rollback ([`super::pace`] has the rest). A command that can't be done is
+//! refused with what to do instead; one that is done already changes nothing. A kill switch is a rollback of every corpus.
 
 use canopy_common::ids::Version;
 

@@ -2,8 +2,9 @@
 //! it. Nodes may have a token of their own, with which nobody commands.
 //!
 //! The failure this prevents: a command that was meant for another tree (a copied file, an address that was given to another
-//! service), or a node that joins the wrong one, or that is none and says what it likes. Rules: names are compared where both sides have one, and of nodes also where one
-//! has none; the token is compared in a time that does not depend on where it differs, and is never logged.
+//! service), or a node that joins the wrong one, or that is none and says what it likes. Rules: names are compared where both
+//! sides have one, and of nodes also where one has none; the token is compared in a time that does not depend on where it
+//! differs, and is never logged.
 
 use std::path::Path;
 

@@ -25,7 +25,7 @@ use super::{
     found::{Found, as_it_is},
 };
 use crate::{
-    config::Role,
+    config::{MAX_SHARDS_PER_GROUP, Role},
     error::{Error, Result},
     placement::{Capacity, CorpusShard, Desired, Group, Leaf, Placed, Plan, ShardNeeds, place, plan},
     rollout::{Event, Replica, State},
@@ -237,8 +237,8 @@ impl Control {
         }
         let mut known = self.placed_groups(&asked.corpus);
         let new = if asked.group.is_empty() { "main" } else { &asked.group };
-        if asked.shards > MOST_SHARDS {
-            let message = format!("{} shards; write 1 to {MOST_SHARDS}", asked.shards);
+        if asked.shards > MAX_SHARDS_PER_GROUP {
+            let message = format!("{} shards; write 1 to {MAX_SHARDS_PER_GROUP}", asked.shards);
             return Err(Error::invalid("shards", message));
         }
         if asked.shards > 0 {
@@ -378,8 +378,6 @@ impl Control {
 
 /// What a leaf that does not say counts as: so much that nothing ever takes it up, and sums of it stay exact enough.
 const UNKNOWN: u64 = 1 << 50;
-/// Most shards of a group.
-const MOST_SHARDS: u32 = 1024;
 
 /// Whether all of these answer from the version that serves.
 pub(super) fn all_answer(state: &State, shard: &ShardId, nodes: &[NodeId]) -> bool {

@@ -13,7 +13,10 @@ use std::{
     sync::Arc,
 };
 
-use canopy_common::ids::{Epoch, NodeId, Version, valid_name};
+use canopy_common::{
+    ids::{Epoch, NodeId, Version, valid_name},
+    plain::plain_chars,
+};
 use canopy_proto::topology::{self as wire, held};
 use tokio::time::Instant;
 use xxhash_rust::xxh3::Xxh3Default;
@@ -158,9 +161,7 @@ fn held_of(held: &wire::Held) -> Result<Held> {
         held::State::Resident | held::State::Retiring => Hold::Resident,
         held::State::Void => Hold::Void,
         held::State::Failed => {
-            // It is shown on terminals and written to logs.
-            let plain = |c: char| if c.is_control() { ' ' } else { c };
-            let reason = held.reason.chars().take(REASON).map(plain).collect();
+            let reason = plain_chars(&held.reason).take(REASON).collect();
             Hold::Failed { reason, everywhere: held.everywhere }
         }
     };

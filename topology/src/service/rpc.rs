@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, pin::Pin, sync::Arc};
 use canopy_common::{
     error::Failure,
     ids::{NodeId, Version, valid_name},
+    plain::plain_chars,
     rpc::status::to_status,
 };
 use canopy_proto::topology::{
@@ -175,8 +176,7 @@ fn check(by: &str, command: Option<Command>) -> Result<Asked> {
     if by.is_empty() || by.chars().count() > MOST_BY {
         return Err(Error::invalid("by", format!("say who wants it, in 1 to {MOST_BY} characters")));
     }
-    let plain =
-        |text: &str| text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(500).collect::<String>();
+    let plain = |text: &str| plain_chars(text).take(500).collect::<String>();
     let by = plain(by);
     let event = |corpus, event| Ok(Asked::Event { corpus, event: Box::new(event) });
     match command {

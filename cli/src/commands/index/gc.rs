@@ -5,10 +5,10 @@
 //! Only versions that can be served count as the newest: readable, with every file, and trusted by the store's keys. What can't
 //! be is named with its reason and stays, because a mistyped key makes every version look so; --broken names those that go.
 //!
-//! The failures this prevents: damaged versions that are kept in the place of good ones, until no good one is left; and a rollout that begins while versions are removed, to one that is gone a moment later. Rule: right
-//! before a version is removed the service is asked, and from its answer on either the version stays or nothing goes to it; it is
-//! told when the version is gone. Broken off in between, the next run goes on: what is marked is removed,
-//! or told of when it is gone or stays after all.
+//! The failures this prevents: damaged versions that are kept in the place of good ones, until no good one is left; and a
+//! rollout that begins while versions are removed, to one that is gone a moment later. Rule: right before a version is removed
+//! the service is asked, and from its answer on either the version stays or nothing goes to it; it is told when the version is
+//! gone. Broken off in between, the next run goes on: what is marked is removed, or told of when it is gone or stays after all.
 
 use std::collections::BTreeSet;
 
