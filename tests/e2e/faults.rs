@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use canopy_common::config::Size;
+use canopy_common::config::{Size, Time};
 use canopy_format::{schema::Schema, store::VersionStore};
 use canopy_tests::{
     cluster::{Cluster, Shape, copy_store},
@@ -26,7 +26,10 @@ fn one_deadline_holds_however_many_branches_hang() {
     with_world(|world| async {
         let name = corpus_of(8);
         for shape in [Shape::flat(4, 1), Shape::two_levels(4, 1)] {
-            let cluster = Cluster::start(&world.shelf.store, &shape.config(&[(&name, 8)])).await;
+            let mut config = shape.config(&[(&name, 8)]);
+            // Nobody finds out that they hang but by the deadline.
+            config.rpc.keepalive_interval = Time::ms(60_000);
+            let cluster = Cluster::start(&world.shelf.store, &config).await;
             let whole = cluster.root().search(&name, &[EVERY, ("timeout_ms", "60000")]).await.ok();
             cluster.link("leaf-1", Link::Stalled);
             for completion in ["all", "adaptive"] {
@@ -83,11 +86,15 @@ fn one_deadline_holds_however_many_branches_hang() {
 fn summaries_come_from_the_other_replica_or_are_marked_missing() {
     with_world(|world| async {
         let name = corpus_of(1);
+        // Requests are counted here: none but those of the one query, once each.
+        let counted = |shape: Shape| {
+            let mut config = shape.config(&[(&name, 1), (&corpus_of(2), 2)]);
+            config.root.probe_interval = Time::ms(60_000);
+            config
+        };
         // One replica: the leaf answers the search and hangs at the fetch.
-        let cluster =
-            Cluster::start(&world.shelf.store, &Shape::flat(2, 1).config(&[(&name, 1), (&corpus_of(2), 2)]))
-                .await;
-        let asked = [EVERY, ("timeout_ms", "3000"), ("k", "5")];
+        let cluster = Cluster::start(&world.shelf.store, &counted(Shape::flat(2, 1))).await;
+        let asked = [EVERY, ("timeout_ms", "3000"), ("k", "5"), ("hedge", "off")];
         let whole = cluster.root().search(&name, &asked).await.ok();
         cluster.link_after("leaf-0", 1, Link::Stalled);
         let answered = cluster.root().search(&name, &asked).await.ok();
@@ -112,14 +119,13 @@ fn summaries_come_from_the_other_replica_or_are_marked_missing() {
         );
         cluster.stop().await;
         // Two: the one that answered is gone, so the other is asked by key.
-        let config = Shape::flat(2, 2).config(&[(&name, 1), (&corpus_of(2), 2)]);
-        let cluster = Cluster::start(&world.shelf.store, &config).await;
+        let cluster = Cluster::start(&world.shelf.store, &counted(Shape::flat(2, 2))).await;
+        let asked = [EVERY, ("timeout_ms", "20000"), ("k", "5"), ("hedge", "off")];
         for _ in 0..6 {
             for leaf in ["leaf-0", "leaf-1"] {
                 cluster.link_after(leaf, 1, Link::Cut);
             }
-            let answered =
-                cluster.root().search(&name, &[EVERY, ("timeout_ms", "5000"), ("k", "5")]).await.ok();
+            let answered = cluster.root().search(&name, &asked).await.ok();
             assert_eq!(
                 answered.json["coverage"]["fetch"],
                 json!({ "wanted": 5, "filled": 5 }),

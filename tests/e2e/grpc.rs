@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use canopy_common::{
+    config::Time,
     error::{ErrorClass, Failure},
     rpc::status::from_status,
 };
@@ -11,6 +12,7 @@ use canopy_root::grpc::ERROR_BODY;
 use canopy_tests::{
     cluster::{Cluster, Shape},
     faulty_net::Link,
+    wait::wait_for,
 };
 use serde_json::Value;
 use tonic::{Request, Status, transport::Channel};
@@ -176,19 +178,27 @@ fn refusals_carry_class_field_and_limit() {
 fn the_callers_timeout_is_the_deadline_when_it_is_shorter() {
     with_world(|world| async {
         let name = corpus_of(8);
-        let cluster =
-            Cluster::start(&world.shelf.store, &Shape::two_levels(4, 1).config(&[(&name, 8)])).await;
+        let mut config = Shape::two_levels(4, 1).config(&[(&name, 8)]);
+        // Nobody finds out that a leaf hangs but by the deadline.
+        config.rpc.keepalive_interval = Time::ms(60_000);
+        let cluster = Cluster::start(&world.shelf.store, &config).await;
         let mut client = connect(&cluster).await;
         cluster.link("leaf-2", Link::Stalled);
-        let mut request = Request::new(v1::QueryRequest {
-            corpus: name.clone(),
-            q: "river".into(),
-            completion: "all".into(),
-            timeout_ms: 60_000,
-            ..Default::default()
-        });
-        request.set_timeout(Duration::from_secs(3));
-        let answer = client.search(request).await.expect("a partial answer in time").into_inner();
+        // The caller's own end of the wire watches the same moment: on a loaded machine it may come first.
+        let answer = wait_for("a partial answer in time", Duration::from_mins(2), || {
+            let mut request = Request::new(v1::QueryRequest {
+                corpus: name.clone(),
+                q: "river".into(),
+                completion: "all".into(),
+                timeout_ms: 60_000,
+                ..Default::default()
+            });
+            request.set_timeout(Duration::from_secs(3));
+            let mut client = client.clone();
+            async move { client.search(request).await.ok() }
+        })
+        .await
+        .into_inner();
         assert!(answer.deadline_ms <= 3000 && answer.deadline_ms >= 2900, "{}", answer.deadline_ms);
         assert_eq!(answer.coverage.as_ref().map(|coverage| coverage.timed_out), Some(2));
         assert!(answer.took_ms < 30_000.0, "{}", answer.took_ms);
