@@ -11,7 +11,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use canopy_common::ids::{NodeId, ShardId};
+use canopy_common::ids::{NodeId, ShardId, Version};
 use canopy_proto::{v1, validate::MAX_LEVEL};
 use canopy_topology::{
     config::Role,
@@ -105,6 +105,29 @@ pub fn around(
         *shard = shards[*shard as usize];
     }
     branches
+}
+
+/// Branches for shards over leaves that should hold them in the version that is asked for and are not known to.
+pub fn coming(
+    routing: &RoutingSnapshot,
+    request: &v1::SearchRequest,
+    shards: &[u32],
+    config: &GatherConfig,
+) -> Vec<Branch> {
+    let versions = routing.corpora.get(&request.corpus).map(|corpus| &corpus.versions);
+    let Some(known) = versions.and_then(|versions| versions.get(&Version(request.version))) else {
+        return Vec::new();
+    };
+    let of = |shard: &u32| {
+        let shard: ShardId = request.shards[*shard as usize].shard.parse().ok()?;
+        let held = known.held.get(&shard);
+        let said = |leaf: &&NodeId| held.is_some_and(|held| held.contains(leaf));
+        let coming: Arc<[NodeId]> =
+            known.wanted.get(&shard)?.iter().filter(|leaf| !said(leaf)).cloned().collect();
+        (!coming.is_empty()).then_some((shard, coming))
+    };
+    let coming: Replicas = shards.iter().filter_map(of).collect();
+    around(Some(&coming), request, shards, config)
 }
 
 /// One branch per set of replicas, in the order of the first shard of each.

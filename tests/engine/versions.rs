@@ -62,6 +62,18 @@ fn held(tree: &ModelTree, epoch: u64, versions: &[(u64, &[usize])]) -> Arc<Routi
     })
 }
 
+/// The same with leaves that should hold the version too and have not said so.
+fn wanted(mut routing: RoutingSnapshot, leaves: &[usize]) -> Arc<RoutingSnapshot> {
+    let leaves: Arc<[NodeId]> =
+        leaves.iter().map(|leaf| NodeId::from(format!("leaf-{leaf}").as_str())).collect();
+    for corpus in routing.corpora.values_mut() {
+        for version in corpus.versions.values_mut() {
+            version.wanted = version.held.keys().map(|shard| (shard.clone(), leaves.clone())).collect();
+        }
+    }
+    Arc::new(routing)
+}
+
 fn searches(tree: &ModelTree) -> Vec<u64> {
     tree.leaves.iter().map(|leaf| leaf.seen.searches.load(Ordering::SeqCst)).collect()
 }
@@ -120,6 +132,47 @@ async fn a_shard_that_nobody_holds_in_both_is_unavailable() {
     let gathered = ask(&tree, &routing, &request).await;
     assert_eq!(coverage(&request, &gathered).unavailable, 8);
     assert_eq!(searches(&tree), [0; 4]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_should_hold_a_shard_and_did_not_say_so_is_asked_when_nobody_else_is_left() {
+    for aggregators in [0, 2] {
+        let gather = GatherConfig { fanout_max: 2, branch_shards: 1, ..GatherConfig::default() };
+        let tree = tree(Shape { leaves: 4, replicas: 4, aggregators, gather, seed: 4 });
+        let known = |epoch, leaves: &[usize], coming: &[usize]| {
+            let routing = wanted((*held(&tree, epoch, &[(OWN, leaves)])).clone(), coming);
+            tree.current.publish(routing.clone());
+            routing
+        };
+        // Not while others answer.
+        let routing = known(2, &[0, 1], &[0, 1, 2]);
+        let request = request(&tree, 0);
+        for _ in 0..20 {
+            assert!(check(&tree.corpus, &request, &ask(&tree, &routing, &request).await).complete());
+        }
+        assert_eq!(searches(&tree)[2..], [0, 0]);
+        for leaf in [0, 1] {
+            tree.leaves[leaf].script(|script| script.fault = Fault::Refuse(ErrorClass::Unavailable));
+        }
+        for _ in 0..20 {
+            assert!(check(&tree.corpus, &request, &ask(&tree, &routing, &request).await).complete());
+        }
+        assert!(searches(&tree)[2] > 0 && searches(&tree)[3] == 0);
+        // Nor in a search that has another version to go to; aggregators do not know that it has.
+        let before = searches(&tree)[2];
+        let gathered = ask_whole(&tree, &routing, &request).await;
+        let lost = (gathered.decision, searches(&tree)[2]) == (Some(Decision::Lost), before);
+        assert_eq!(lost, aggregators == 0);
+        // Where nobody is known to hold it at all.
+        let routing = known(3, &[], &[2]);
+        assert!(check(&tree.corpus, &request, &ask(&tree, &routing, &request).await).complete());
+        // One that has nothing says so, and that is the end.
+        let routing = known(4, &[0], &[1]);
+        let start = Instant::now();
+        let gathered = ask(&tree, &routing, &request).await;
+        assert_eq!(coverage(&request, &gathered).unavailable, 8);
+        assert!(start.elapsed() < ms(50), "{:?}", start.elapsed());
+    }
 }
 
 #[tokio::test(start_paused = true)]

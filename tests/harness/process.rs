@@ -59,6 +59,21 @@ pub fn binary() -> &'static Path {
     })
 }
 
+/// Returns once a stopped child stands: its threads go on for a moment after the signal was sent.
+fn stands(pid: i32) {
+    // SAFETY: the structure is written by the call and not read; the child was not waited for yet, so its id is its own.
+    unsafe {
+        let mut told: libc::siginfo_t = std::mem::zeroed();
+        let waited = libc::waitid(
+            libc::P_PID,
+            pid.unsigned_abs(),
+            &raw mut told,
+            libc::WSTOPPED | libc::WEXITED | libc::WNOWAIT,
+        );
+        assert_eq!(waited, 0, "{pid}: {}", std::io::Error::last_os_error());
+    }
+}
+
 /// Runs a command of the binary to its end.
 pub async fn run(arguments: &[&str]) -> Output {
     let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
@@ -228,6 +243,9 @@ impl Fleet {
         // SAFETY: kill has no memory effects; the child was not waited for yet, so its id is its own.
         let sent = unsafe { libc::kill(pid, number) };
         assert_eq!(sent, 0, "{signal:?} to {id}: {}", std::io::Error::last_os_error());
+        if signal == Signal::Stop {
+            stands(pid);
+        }
     }
 
     /// Waits for a node to end.

@@ -94,6 +94,9 @@ impl Run {
         self.branches = plan.branches;
         // The caller's snapshot may be newer than this one.
         if !self.await_newer(&unplaced, self.request.epoch, None) {
+            let coming = self.coming_branches(&unplaced);
+            self.branches.extend(coming);
+            unplaced.retain(|shard| !self.coming.contains(shard));
             self.give_up(&unplaced, &Outcome::Unavailable, "no leaf holds it");
         }
     }
@@ -113,7 +116,7 @@ impl Run {
         };
         match self.choose(&mut asking) {
             Some((node, peer)) => drop(self.send(asking, node, &*peer, deadline)),
-            None if self.around_aggregators(asking.branch, &asking.shards, &asking.history) => {}
+            None if self.another_way(asking.branch, &asking.shards, &asking.history) => {}
             None => self.give_up(&asking.shards, &Outcome::Unavailable, "no replica left to ask"),
         }
     }

@@ -90,7 +90,9 @@ impl Run {
             && let Some(waiting) = self.newer.waiting.take()
         {
             self.newer.over = true;
-            self.give_up(&waiting.shards, &Outcome::Unavailable, "no newer routing snapshot came");
+            if !self.ask_coming(&waiting.shards) {
+                self.give_up(&waiting.shards, &Outcome::Unavailable, "no newer routing snapshot came");
+            }
         }
     }
 
@@ -127,10 +129,12 @@ impl Run {
             self.ask_anew(branch);
         }
         let left: Vec<u32> = open.into_iter().filter(|shard| !self.is_asked(*shard)).collect();
-        self.give_up(&left, &Outcome::Unavailable, "no leaf holds it");
+        if !self.ask_coming(&left) {
+            self.give_up(&left, &Outcome::Unavailable, "no leaf holds it");
+        }
     }
 
-    fn ask_anew(&mut self, new: plan::Branch) {
+    pub(super) fn ask_anew(&mut self, new: plan::Branch) {
         let (branch, shards) = (self.branches.len(), new.shards.clone());
         let refused = |(_, node): &(u16, &NodeId)| self.newer.refused.contains(*node);
         let tried = (0..).zip(new.candidates.iter()).filter(refused).map(|(at, _)| at).collect();

@@ -5,7 +5,7 @@
 //! merged many hits yields, because replies that are all ready at once would otherwise keep the runtime from noticing
 //! that the caller left.
 
-use std::{pin::Pin, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, pin::Pin, sync::Arc, time::Duration};
 
 use canopy_common::request::RequestContext;
 use canopy_proto::v1;
@@ -65,6 +65,8 @@ pub struct Run {
     /// Ends where a shard is lost, because the caller has something better.
     pub(super) whole: bool,
     pub(super) newer: Newer,
+    /// Shards that were asked of leaves that did not say that they hold them.
+    pub(super) coming: BTreeSet<u32>,
     completion: Completion,
     withdrawals: Option<mpsc::Receiver<Withdrawal>>,
     timer: Pin<Box<Sleep>>,
@@ -91,6 +93,7 @@ impl Run {
             numbered: if request.level == 0 { request.attempt_id } else { 0 },
             whole: false,
             newer: Newer::default(),
+            coming: BTreeSet::new(),
             merge: HitMerge::of(&request),
             timer: Box::pin(sleep_until(schedule.finish_at)),
             gone: Box::pin(context.cancel.clone().cancelled_owned()),

@@ -293,7 +293,7 @@ impl Run {
         if !self.plan_anew(index, &stale) && !self.await_newer(&stale, epoch, Some(&node)) {
             hopeless.append(&mut stale);
         }
-        if !self.around_aggregators(branch, &hopeless, &history) {
+        if !self.another_way(branch, &hopeless, &history) {
             self.give_up(&hopeless, &Outcome::TimedOut, "not asked again");
         }
         for (retry, shards) in again {
@@ -303,7 +303,7 @@ impl Run {
                     self.dispatch(Asking { branch, shards, history, kind, tie: None });
                 }
                 // A subtree of which nothing ever began costs its leaves nothing to be asked directly.
-                None if self.around_aggregators(branch, &shards, &history) => {}
+                None if self.another_way(branch, &shards, &history) => {}
                 None => self.unaffordable(&shards),
             }
         }
