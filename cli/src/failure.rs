@@ -14,9 +14,25 @@ impl std::fmt::Display for GaveUp {
     }
 }
 
+/// It stands until somebody decides.
+#[derive(Debug)]
+pub struct Stopped;
+
+impl std::fmt::Display for Stopped {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("it stands")
+    }
+}
+
 /// The exit status that tells what kind of failure it is; 2 is wrong usage.
 pub fn status(error: &Error) -> u8 {
-    if error.downcast_ref::<GaveUp>().is_some() { 3 } else { 1 }
+    if error.downcast_ref::<GaveUp>().is_some() {
+        3
+    } else if error.downcast_ref::<Stopped>().is_some() {
+        4
+    } else {
+        1
+    }
 }
 
 /// The chain of causes, without repetition.
@@ -68,6 +84,7 @@ mod tests {
     fn who_gave_up_has_a_status_of_his_own() {
         let error = anyhow!("the service does not answer").context(GaveUp);
         assert_eq!((status(&error), status(&anyhow!("turned back"))), (3, 1));
+        assert_eq!(status(&anyhow!("paused by ann").context(Stopped)), 4);
         assert_eq!(line(&error), "gave up looking: the service does not answer");
     }
 

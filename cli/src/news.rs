@@ -58,6 +58,12 @@ impl News {
                 part.remove(key);
             }
         }
+        // What moves wait for has the time in brackets.
+        if let Some(Value::String(waits)) = corpus.get_mut("placement").and_then(|part| part.get_mut("waits"))
+            && let Some(end) = waits.find(" (")
+        {
+            waits.truncate(end);
+        }
     }
 }
 
@@ -75,10 +81,14 @@ mod tests {
         assert_eq!(news.fresh(&first).count(), 2);
         news.show(first);
         assert_eq!(news.fresh(&second).collect::<Vec<_>>(), ["canary 1 %"]);
-        let corpus = json!({ "rollout": { "to": 2, "left_ms": 7 }, "judgement": { "sample": 3 } });
+        let waits = "the rollout to v2 is over (retain, 7 s left)";
+        let corpus = json!({
+            "rollout": { "to": 2, "left_ms": 7 }, "judgement": { "sample": 3 }, "placement": { "waits": waits }
+        });
         let (mut log, mut screen) = (corpus.clone(), corpus.clone());
         news.settled(&mut log);
-        assert_eq!(log, json!({ "rollout": { "to": 2 }, "judgement": {} }));
+        let waits = "the rollout to v2 is over";
+        assert_eq!(log, json!({ "rollout": { "to": 2 }, "judgement": {}, "placement": { "waits": waits } }));
         News { terminal: true, ..news }.settled(&mut screen);
         assert_eq!(screen, corpus);
         // Neither is there: nothing is made up.

@@ -36,6 +36,9 @@ const PLANNED_FOR: Duration = Duration::from_secs(3);
 const REVIEWED: f64 = 20.0;
 /// So much slower than usual is a global slowdown; it is over below the second.
 const SLOWDOWN: (f64, f64) = (2.0, 1.5);
+/// Less than this is none, whatever part of the usual time it is, seconds: attempts of a millisecond take two by chance, and while
+/// hedges are off nobody helps the queries that a frozen node has.
+const LEAST_SLOWDOWN: f64 = 0.004;
 /// Share of their time that attempts may wait in queues.
 const QUEUED: f64 = 0.5;
 /// A stall takes so many times the median, and there are stalls when this share of the attempts are.
@@ -200,7 +203,8 @@ impl ClassState {
         };
         let usual = *self.usual.get_or_insert(now);
         self.usual = Some(now + (usual - now) * halved(passed, HALF_LIFE.1));
-        now / usual > if self.slow { SLOWDOWN.1 } else { SLOWDOWN.0 }
+        let times = if self.slow { SLOWDOWN.1 } else { SLOWDOWN.0 };
+        now / usual > times && now - usual > LEAST_SLOWDOWN * (times - 1.0)
     }
 
     /// Why `auto` does not hedge now.

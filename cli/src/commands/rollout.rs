@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use crate::{
     control::{Client, Service},
-    failure::GaveUp,
+    failure::{GaveUp, Stopped},
     news::News,
     say::{aside, say},
     store,
@@ -40,7 +40,8 @@ pub enum Command {
     Start(StartArgs),
     /// Where the rollout of a corpus is, and how the last ones ended
     Status(CorpusArgs),
-    /// The same, until it has ended. Exit status 1: it was stopped or turned back; 2: the service did not answer for two minutes
+    /// The same, until it has ended. Exit status 1: it was turned back; 3: the service did not answer for two minutes; 4: it stands
+    /// until somebody decides
     Watch(CorpusArgs),
     /// Stop it where it is
     Pause(CorpusArgs),
@@ -271,6 +272,13 @@ async fn start(args: StartArgs) -> Result<()> {
     };
     if args.version.is_none() {
         let status = args.service.client()?.show(What::Status, 0).await?;
+        if let Some(held) = held_instead(&status["lost"], &args.corpus, version) {
+            return Err(anyhow!(
+                "the newest version is v{version} of {}, and leaves answer from v{held}, which the service does not know of as live; \
+                 hint: `--version {held} --at-once` goes on with what serves",
+                args.corpus
+            ));
+        }
         if let Some(why) = given_up(&status["corpora"][&args.corpus], version) {
             let of = &args.corpus;
             return Err(anyhow!(
@@ -310,6 +318,13 @@ async fn start(args: StartArgs) -> Result<()> {
     Ok(())
 }
 
+/// The version that leaves answer a corpus from, of which the service knows none that is live, if that is another one.
+fn held_instead(lost: &Value, corpus: &str, version: u64) -> Option<u64> {
+    let ours = lost.as_array()?.iter().find(|lost| lost["corpus"] == corpus)?;
+    let held: Vec<u64> = ours["versions"].as_array()?.iter().filter_map(Value::as_u64).collect();
+    held.last().copied().filter(|_| !held.contains(&version))
+}
+
 /// Why nobody means a version who does not name it: the last that is known of it is that it was given up.
 fn given_up(corpus: &Value, version: u64) -> Option<String> {
     let rollout = &corpus["rollout"];
@@ -339,7 +354,12 @@ async fn corpus(client: &Client, name: &str) -> Result<Value> {
     let status = client.show(What::Status, 0).await?;
     let corpora: BTreeMap<String, Value> = serde_json::from_value(status["corpora"].clone())?;
     let known: Vec<&str> = corpora.keys().map(String::as_str).collect();
-    let missing = || anyhow!("there is no corpus {name:?}; placed are: {}", known.join(", "));
+    let placed = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+    let missing = || {
+        anyhow!(
+            "corpus {name:?} is not placed, and placed are: {placed}; hint: `canopy topology place --corpus {name}` places it"
+        )
+    };
     corpora.get(name).cloned().ok_or_else(missing)
 }
 
@@ -413,7 +433,8 @@ async fn watch(args: &CorpusArgs) -> Result<()> {
             return Err(anyhow!(
                 "{}; hint: `canopy rollout resume`, `resume --accept` or `abort`",
                 cut(stopped)
-            ));
+            )
+            .context(Stopped));
         }
         let serves = !corpus["live"].is_null() && corpus["live"] == corpus["rollout"]["to"];
         if serves && corpus["waiting"].is_null() {
@@ -440,6 +461,15 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn what_leaves_answer_from_is_meant_and_not_the_newest_where_the_service_knows_of_none() {
+        let lost = json!([{ "corpus": "news", "versions": [9] }, { "corpus": "web", "versions": [5, 6] }]);
+        assert_eq!(held_instead(&lost, "web", 7), Some(6));
+        assert_eq!(held_instead(&lost, "web", 5), None);
+        assert_eq!(held_instead(&lost, "mail", 7), None);
+        assert_eq!(held_instead(&Value::Null, "web", 7), None);
+    }
 
     #[test]
     fn a_version_that_was_given_up_is_not_meant_unless_it_is_named() {

@@ -252,7 +252,9 @@ async fn place(args: PlaceArgs, dry_run: bool, of: Option<String>) -> Result<()>
         say!("loads first, drops after; canopy status shows how far it is");
         // It was done; what comes next is only a hint.
         let status = client.show(What::Status, 0).await.unwrap_or_default();
-        if let Some(next) = next(&args, &status["corpora"][&args.corpus]) {
+        // What leaves hold of it was told with the plan, and is not what comes next to a new corpus.
+        let lost = status["lost"].as_array().into_iter().flatten().any(|lost| lost["corpus"] == *args.corpus);
+        if let Some(next) = next(&args, &status["corpora"][&args.corpus]).filter(|_| !lost) {
             say!("{next}");
         }
     }

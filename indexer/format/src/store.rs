@@ -78,6 +78,8 @@ pub enum Ordering {
 pub struct VersionStore {
     objects: Arc<dyn ObjectStore>,
     local: Option<PathBuf>,
+    /// Where a store in a directory is, also for who maps nothing of it.
+    directory: Option<PathBuf>,
     trusted: Trusted,
     cache: Option<Arc<std::path::Path>>,
 }
@@ -85,7 +87,7 @@ pub struct VersionStore {
 impl VersionStore {
     /// A store over any object store; nothing of it is mapped in place.
     pub fn remote(objects: Arc<dyn ObjectStore>) -> Self {
-        Self { objects, local: None, trusted: Trusted::default(), cache: None }
+        Self { objects, local: None, directory: None, trusted: Trusted::default(), cache: None }
     }
 
     /// The same store as one that is not on this machine: whoever reads it brings the files, and maps nothing in place.
@@ -136,7 +138,14 @@ impl VersionStore {
     pub async fn corpus(&self, name: &str) -> Result<Corpus> {
         check_corpus(name)?;
         let path = corpus_file(name);
-        let bytes = self.read(&path).await?.ok_or_else(|| Error::NoCorpus(name.to_owned()))?;
+        let bytes = match self.read(&path).await? {
+            Some(bytes) => bytes,
+            // Whoever keeps what it read goes on with that.
+            None if self.cache.is_some() => {
+                return Err(self.unmounted().await.unwrap_or_else(|| Error::NoCorpus(name.to_owned())));
+            }
+            None => return Err(Error::NoCorpus(name.to_owned())),
+        };
         let damaged = |reason| Error::Damaged { file: path.to_string(), reason };
         let corpus: Corpus = serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
         if corpus.name != name {
@@ -258,6 +267,21 @@ impl VersionStore {
             Err(StoreError::NotFound { .. }) => Ok(None),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// What a file is that is not there: damage, or nothing that is known where the whole directory is gone.
+    async fn missing(&self, path: &Path) -> Error {
+        let damaged = || Error::Damaged { file: path.to_string(), reason: "it is missing".to_owned() };
+        self.unmounted().await.unwrap_or_else(damaged)
+    }
+
+    /// A directory without corpora is none from which anything was ever served: it was taken away, or is not mounted.
+    async fn unmounted(&self) -> Option<Error> {
+        let directory = self.directory.as_ref()?;
+        if tokio::fs::metadata(directory.join("corpora")).await.is_ok() {
+            return None;
+        }
+        Some(Error::Store(format!("{} holds no corpora; is it mounted?", directory.display()).into()))
     }
 
     /// A small object, `None` when there is none.

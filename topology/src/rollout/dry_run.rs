@@ -22,6 +22,8 @@ use crate::{
 /// What is known of the load.
 #[derive(Debug, Clone, Default)]
 pub struct Load {
+    /// Its name.
+    pub corpus: String,
     /// Queries per second of the corpus.
     pub queries_per_second: f64,
     /// Bytes of each shard of the new version.
@@ -86,7 +88,7 @@ pub fn dry_run(state: &State, to: Version, policy: &Policy, supersede: bool, loa
             _ => {}
         }
     }
-    run.refused = run.refused.or_else(|| misplaced(state, to, &load.shards));
+    run.refused = run.refused.or_else(|| misplaced(&load.corpus, state, to, &load.shards));
     let policy = if state.live.is_none() { policy.first() } else { policy.clone() };
     if run.refused.is_some() || state.seen.placed.is_empty() || state.live == Some(to) {
         return run;
@@ -130,7 +132,7 @@ fn void<'a>(state: &'a State, shards: &BTreeMap<String, u32>) -> BTreeSet<&'a Sh
 }
 
 /// Why the version can't be rolled out as the corpus is placed: it has shards that are on no leaf.
-pub fn misplaced(state: &State, to: Version, shards: &BTreeMap<String, u32>) -> Option<String> {
+pub fn misplaced(corpus: &str, state: &State, to: Version, shards: &BTreeMap<String, u32>) -> Option<String> {
     let placed = |group: &str| state.seen.placed.keys().filter(|shard| *shard.group == *group).count();
     let lacking = |(group, count): (&String, &u32)| {
         let first = (0..*count)
@@ -139,7 +141,7 @@ pub fn misplaced(state: &State, to: Version, shards: &BTreeMap<String, u32>) -> 
         let placed = placed(group);
         Some(format!(
             "{to} has {count} shards of {group}, and {placed} are placed ({first} is on no leaf); place them first: canopy \
-             topology place --group {group} --shards {count}"
+             topology place --corpus {corpus} --group {group} --shards {count}"
         ))
     };
     shards.iter().find_map(lacking)

@@ -179,7 +179,11 @@ impl Control {
                 return Error::invalid("corpus", message);
             }
             let corpus: String = corpus.chars().take(80).collect();
-            let message = format!("there is no corpus {corpus:?}; placed are: {}", names.join(", "));
+            let placed = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+            let message = format!(
+                "corpus {corpus:?} is not placed, and placed are: {placed}; place it first: canopy topology place --corpus {corpus} \
+                 --shards N --replicas N"
+            );
             Error::invalid("corpus", message)
         })
     }

@@ -14,7 +14,7 @@ use super::control::Control;
 use crate::{
     config::Role,
     placement::{CorpusShard, Desired, Placed, Placement},
-    rollout::Hold,
+    rollout::{Hold, Policy},
 };
 
 /// See the module.
@@ -73,6 +73,18 @@ impl Control {
             nodes.rotate_left(turn);
         }
         found
+    }
+
+    /// Why a version can't be the first one here: leaves answer from another, beside which nobody would look at it.
+    pub(super) fn compared_with_nothing(&self, corpus: &str, to: Version, policy: &Policy) -> Option<String> {
+        let held = self.found(corpus).versions;
+        let newest = held.last().filter(|_| !policy.is_at_once() && !held.contains(&to))?;
+        Some(format!(
+            "leaves answer {corpus} from {newest}, which is not live by what is stored here, so {to} would be compared with nothing; \
+             begin with what serves: canopy rollout start --corpus {corpus} --version {} --at-once, and start {to} then; or \
+             take {to} unseen, with --at-once",
+            newest.0
+        ))
     }
 
     /// Corpora that leaves hold and of which no version is live or comes: nodes answer them as before, and nothing can be done with

@@ -120,7 +120,12 @@ impl Control {
         let heat = self.heat.iter().filter(|(shard, _)| ours(shard)).map(|(_, heat)| *heat);
         let sizes = self.sizes.iter().filter(|(shard, _)| ours(shard));
         let bytes = sizes.map(|(shard, (disk, _))| (shard.shard.clone(), *disk)).collect();
-        Load { queries_per_second: heat.fold(0.0, f64::max), bytes, ..Load::default() }
+        Load {
+            corpus: corpus.to_owned(),
+            queries_per_second: heat.fold(0.0, f64::max),
+            bytes,
+            ..Load::default()
+        }
     }
 
     /// Leaves in each condition.

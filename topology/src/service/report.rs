@@ -328,7 +328,9 @@ impl Control {
         if new {
             self.desired.nodes.insert(word.node.clone(), record);
         }
-        let back = self.presence.get(&word.node).is_none_or(|known| !known.here);
+        // A service that is started anew expects everybody, also who was away by what it has stored.
+        let away = self.desired.corpora.values().any(|state| state.seen.away.contains(&word.node));
+        let back = away || self.presence.get(&word.node).is_none_or(|known| !known.here);
         self.note(&word, now);
         if let Some(known) = self.presence.get_mut(&word.node) {
             (known.said, known.held) = (Some(word.said), word.held.clone());

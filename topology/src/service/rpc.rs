@@ -283,7 +283,10 @@ impl Asked {
             Self::Drain { node, undo, by } => Ok((control.drain(&node, undo, &by)?, String::new())),
             Self::Start { start, policy, by } => {
                 let Starting { corpus, to, supersede, shards } = start;
-                if let Some(reason) = dry_run::misplaced(control.known(&corpus)?, to, &shards) {
+                let misplaced = dry_run::misplaced(&corpus, control.known(&corpus)?, to, &shards);
+                if let Some(reason) =
+                    misplaced.or_else(|| control.compared_with_nothing(&corpus, to, &policy))
+                {
                     return Err(Error::Refused(reason));
                 }
                 let event = Event::Start { to, by, policy: *policy, supersede };
@@ -293,7 +296,8 @@ impl Asked {
                 let Starting { corpus, to, supersede, shards } = start;
                 let state = control.known(&corpus)?;
                 let load = dry_run::Load { shards, ..control.load_of(&corpus) };
-                let plan = dry_run::dry_run(state, to, &policy, supersede, &load);
+                let mut plan = dry_run::dry_run(state, to, &policy, supersede, &load);
+                plan.refused = plan.refused.or_else(|| control.compared_with_nothing(&corpus, to, &policy));
                 Ok((Vec::new(), serde_json::to_string(&plan).unwrap_or_default()))
             }
         }

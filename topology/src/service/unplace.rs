@@ -78,11 +78,9 @@ mod tests {
         assert_eq!(control.unplace("nope", "ann").unwrap(), ["ann places nope nowhere any more"]);
         assert!(!control.snapshot().corpora.contains_key("nope") && control.snapshot().epoch > epoch);
         assert!(control.desired().placings.is_empty());
-        for (corpus, reason) in [
-            ("nope", "there is no corpus"),
-            ("web", "v1 answers its queries"),
-            ("new", "canopy rollout abort"),
-        ] {
+        for (corpus, reason) in
+            [("nope", "is not placed"), ("web", "v1 answers its queries"), ("new", "canopy rollout abort")]
+        {
             let error = control.unplace(corpus, "ann").unwrap_err().to_string();
             assert!(error.contains(reason), "{error}");
         }

@@ -62,7 +62,8 @@ fn directory(url: &str, path: &Path, create: bool) -> Result<VersionStore> {
         return Err(Error::Invalid { field: "store", reason: format!("{url} is not a directory") });
     }
     let objects = LocalFileSystem::new_with_prefix(&path)?.with_fsync(true);
-    Ok(VersionStore { local: Some(path), ..VersionStore::remote(Arc::new(objects)) })
+    let directory = Some(path.clone());
+    Ok(VersionStore { local: Some(path), directory, ..VersionStore::remote(Arc::new(objects)) })
 }
 
 fn s3(config: &StoreConfig, bucket: &str, prefix: &str) -> Result<Arc<dyn ObjectStore>> {

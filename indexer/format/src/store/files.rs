@@ -114,7 +114,7 @@ impl VersionStore {
         match self.objects.get_range(&path, start..end).await {
             Ok(bytes) if bytes.is_empty() => damaged(short()),
             Ok(bytes) => Ok(bytes),
-            Err(object_store::Error::NotFound { .. }) => damaged("it is missing".to_owned()),
+            Err(object_store::Error::NotFound { .. }) => Err(self.missing(&path).await),
             // Stores have words of their own for a range beyond the end.
             Err(error) => match self.size(&path).await {
                 Ok(Some(bytes)) if bytes < end => damaged(short()),

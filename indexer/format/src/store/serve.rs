@@ -101,7 +101,7 @@ impl VersionStore {
             let reason = match found.get(&path) {
                 Some(bytes) if *bytes == file.bytes => continue,
                 Some(bytes) => format!("it has {bytes} bytes, the manifest says {}", file.bytes),
-                None => "it is missing".to_owned(),
+                None => return Err(self.missing(&path).await),
             };
             return Err(Error::Damaged { file: path.to_string(), reason });
         }
@@ -165,7 +165,7 @@ impl VersionStore {
         let reason = match self.size(&path).await? {
             Some(bytes) if bytes == file.bytes => return Ok(()),
             Some(bytes) => format!("it has {bytes} bytes, the manifest says {}", file.bytes),
-            None => "it is missing".to_owned(),
+            None => return Err(self.missing(&path).await),
         };
         Err(Error::Damaged { file: path.to_string(), reason })
     }

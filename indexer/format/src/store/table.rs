@@ -57,12 +57,14 @@ impl VersionStore {
     pub async fn table(&self, corpus: &str, version: Version) -> Result<Table> {
         check_corpus(corpus)?;
         let path = object(corpus, version, MANIFEST);
-        let (raw, kept) = match self.raw(corpus, version).await {
-            Ok(Some(raw)) => (raw, None),
-            Ok(None) => {
-                self.corpus(corpus).await?;
-                return Err(Error::NoVersion { corpus: corpus.to_owned(), version });
-            }
+        let none = || Error::NoVersion { corpus: corpus.to_owned(), version };
+        let raw = match self.raw(corpus, version).await {
+            Ok(Some(raw)) => Ok(raw),
+            Ok(None) => Err(self.corpus(corpus).await.err().unwrap_or_else(none)),
+            Err(error) => Err(error),
+        };
+        let (raw, kept) = match raw {
+            Ok(raw) => (raw, None),
             Err(error) => match self.kept(corpus, version) {
                 Some(raw) if error.is_away() => {
                     tracing::warn!(corpus, %version, %error, "the store is away; going on with what is kept of the version");

@@ -345,6 +345,33 @@ async fn a_file_that_is_missing_or_short_is_damage_and_not_a_store_that_is_away(
     damaged(read(0).await.unwrap_err(), "it is missing");
 }
 
+#[tokio::test]
+async fn a_directory_that_is_not_mounted_is_a_store_that_is_away() {
+    let local = local().await;
+    let mut manifest = local.built().await;
+    manifest.analysis_id = crate::analysis::Analyzer::id().to_owned();
+    manifest.schema_id = manifest.schema.id();
+    local.store.publish(&manifest).await.unwrap();
+    let (file, version) = (manifest.statistics.file.clone(), manifest.version);
+    let cache = tempfile::tempdir().unwrap();
+    let distant = local.store.at_a_distance().cached_in(cache.path().to_str().unwrap());
+    distant.to_serve("web", Some(version)).await.unwrap();
+    let mounted = local.store.local().unwrap().join("corpora");
+    fs::rename(&mounted, cache.path().join("away")).unwrap();
+    let error = distant.read_range("web", version, &file, 0, 1 << 20).await.unwrap_err();
+    assert!(error.is_away() && error.to_string().contains("is it mounted?"), "{error}");
+    assert!(distant.fault("web", version).await.unwrap_err().is_away(), "it says nothing of the version");
+    for version in [Some(version), None] {
+        let found = distant.to_serve("web", version).await.unwrap();
+        assert_eq!(found.manifest.version, manifest.version, "by what is kept");
+    }
+    fs::rename(cache.path().join("away"), &mounted).unwrap();
+    assert!(distant.fault("web", version).await.unwrap().is_none());
+    // One that never held anything has no such corpus; who keeps nothing is told so.
+    let empty = VersionStore::open(cache.path().join("new").to_str().unwrap(), true).unwrap();
+    assert!(matches!(empty.corpus("web").await.unwrap_err(), Error::NoCorpus(_)));
+}
+
 /// A store that nothing listens for.
 fn away() -> VersionStore {
     let config = StoreConfig {

@@ -177,7 +177,11 @@ fn a_dry_run_over_15600_leaves() {
 #[test]
 fn a_dry_run_says_what_another_number_of_shards_costs() {
     let mut world = World::new(4, 2);
-    let has = |count| Load { shards: [("main".to_owned(), count)].into(), ..Load::default() };
+    let has = |count| Load {
+        corpus: "web".to_owned(),
+        shards: [("main".to_owned(), count)].into(),
+        ..Load::default()
+    };
     let run =
         |world: &World, count| dry_run(&world.state, Version(2), &Policy::default(), false, &has(count));
     let latencies = |run: &crate::rollout::dry_run::DryRun| {
@@ -190,7 +194,7 @@ fn a_dry_run_says_what_another_number_of_shards_costs() {
         refused.contains("v2 has 8 shards of main, and 4 are placed (main/4 is on no leaf)"),
         "{refused}"
     );
-    assert!(refused.contains("place --group main --shards 8"), "{refused}");
+    assert!(refused.contains("place --corpus web --group main --shards 8"), "{refused}");
     let fewer = run(&world, 3);
     assert!(latencies(&fewer).unwrap().contains("v1 and the new version have 4 and 3 shards"), "{fewer:?}");
     assert!(fewer.warnings.iter().any(|it| it.contains("1 of the placed shards are not of v2 (main/3")));

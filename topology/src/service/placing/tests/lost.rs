@@ -106,8 +106,15 @@ fn a_lost_store_is_made_again_from_what_leaves_hold_and_nothing_moves() {
     let first: BTreeSet<NodeId> = nodes.tree.placed().into_values().map(|on| on[0].clone()).collect();
     assert!(first.len() > 2, "the first row is not the same few: {first:?}");
     (0..4).for_each(|_| nodes.round());
+    // Another version than the one that serves would be compared with nothing.
+    let unlike = |version, policy| nodes.tree.control.compared_with_nothing("web", Version(version), &policy);
+    let careful = Policy::default();
+    let told = unlike(2, careful.clone()).unwrap();
+    assert!(told.contains("from v1") && told.contains("--version 1 --at-once"), "{told}");
+    assert_eq!((unlike(1, careful.clone()), unlike(2, careful.first())), (None, None));
     nodes.start().unwrap();
     nodes.until_live();
+    assert_eq!(nodes.tree.control.compared_with_nothing("web", Version(2), &careful), None, "it has one");
     assert_eq!(sets(&nodes.tree.placed()), sets(&before));
     // The nodes go by the service again, and the corpus that is not placed yet is answered as before.
     assert_eq!(nodes.now.corpora["web"], nodes.tree.control.snapshot().corpora["web"]);
@@ -158,6 +165,19 @@ fn leaves_that_come_late_count_until_a_version_is_live() {
     assert_eq!(sets(&nodes.tree.placed()), sets(&all));
     nodes.start().unwrap();
     nodes.until_live();
+}
+
+#[test]
+fn who_was_away_when_the_service_ended_is_back_when_it_is_heard() {
+    let mut tree = Tree::of(4, 8, 2);
+    let leaf = NodeId::from("leaf-1");
+    tree.control.tell(&leaf, true);
+    for _ in 0..2 {
+        tree.control = Control::new(tree.control.desired().clone(), Epoch(10_000), tree.now);
+        assert!(tree.control.desired().corpora["web"].seen.away.contains(&leaf), "it is stored");
+    }
+    tree.report("leaf-1");
+    assert!(tree.control.desired().corpora["web"].seen.away.is_empty(), "a rollout waits for it no more");
 }
 
 #[test]
