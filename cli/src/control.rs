@@ -212,6 +212,13 @@ async fn answered<T>(
     call: &impl Fn(&TopologyPeer<ClientChannel>) -> Call<T>,
 ) -> Result<Result<T, Status>, Failed> {
     match tokio::time::timeout(PATIENCE, call(&service.calls)).await {
+        // Any other gRPC server says so without a word.
+        Ok(Err(status)) if status.code() == Code::Unimplemented && status.message().is_empty() => {
+            let address = &service.address;
+            Err(Failed::Told(anyhow!(
+                "{address} is no topology service; hint: name its gRPC address, not that of another node"
+            )))
+        }
         Ok(Err(status)) if told(&status) => Err(Failed::Told(anyhow!("{}", status.message()))),
         Ok(answer) => Ok(answer),
         Err(_) => {
