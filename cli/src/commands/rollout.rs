@@ -271,21 +271,7 @@ async fn start(args: StartArgs) -> Result<()> {
         }
     };
     if args.version.is_none() {
-        let status = args.service.client()?.show(What::Status, 0).await?;
-        if let Some(held) = held_instead(&status["lost"], &args.corpus, version) {
-            return Err(anyhow!(
-                "the newest version is v{version} of {}, and leaves answer from v{held}, which the service does not know of as live; \
-                 hint: `--version {held} --at-once` goes on with what serves",
-                args.corpus
-            ));
-        }
-        if let Some(why) = given_up(&status["corpora"][&args.corpus], version) {
-            let of = &args.corpus;
-            return Err(anyhow!(
-                "the newest version is v{version} of {of}, and {why}; it is not taken again unless it is named; hint: `--version {version}` \
-                 tries it again, or build or publish a newer one"
-            ));
-        }
+        meant(&args.service.client()?.show(What::Status, 0).await?, &args.corpus, version)?;
     }
     let mut shards = can_come(named, &args.service, &args.corpus, version).await?;
     if let (true, Some(store)) = (shards.is_empty(), &args.store) {
@@ -315,6 +301,23 @@ async fn start(args: StartArgs) -> Result<()> {
         return Ok(());
     }
     print_done(args.json, &reply.done, reply.epoch);
+    Ok(())
+}
+
+/// Whether the newest version is meant by who names none. Errors: the last that is known says otherwise.
+fn meant(status: &Value, corpus: &str, version: u64) -> Result<()> {
+    if let Some(held) = held_instead(&status["lost"], corpus, version) {
+        return Err(anyhow!(
+            "the newest version is v{version} of {corpus}, and leaves answer from v{held}, which the service does not know of as live; \
+             hint: `--version {held} --at-once` goes on with what serves"
+        ));
+    }
+    if let Some(why) = given_up(&status["corpora"][corpus], version) {
+        return Err(anyhow!(
+            "the newest version is v{version} of {corpus}, and {why}; it is not taken again unless it is named; hint: `--version {version}` \
+             tries it again, or build or publish a newer one"
+        ));
+    }
     Ok(())
 }
 
