@@ -6,7 +6,10 @@ use std::{
     fs::File,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Output, Stdio},
-    sync::OnceLock,
+    sync::{
+        OnceLock,
+        atomic::{AtomicU32, Ordering},
+    },
     time::Duration,
 };
 
@@ -95,14 +98,25 @@ pub struct Fleet {
     processes: BTreeMap<String, Process>,
 }
 
-/// Free ports of this machine: all taken at once, so that no two are the same, then let go.
+/// Ports below those that the system gives to connections: else a connection of another test takes one before its node does.
+const PORTS: std::ops::Range<u32> = 10_000..32_000;
+
+/// Addresses of this machine that nobody listens on. None is given twice.
 pub async fn free_addresses(count: usize) -> Vec<String> {
+    static GIVEN: AtomicU32 = AtomicU32::new(0);
     let net = NetIo::tcp();
-    let mut bound = Vec::new();
-    for _ in 0..count {
-        bound.push(net.bind("127.0.0.1:0").await.expect("a free port"));
+    let mut free = Vec::new();
+    while free.len() < count {
+        let turn = GIVEN.fetch_add(1, Ordering::Relaxed);
+        assert!(turn < PORTS.len() as u32, "no port is left");
+        // Tests that run at the same time begin elsewhere.
+        let offset = std::process::id().wrapping_mul(251).wrapping_add(turn) % PORTS.len() as u32;
+        let address = format!("127.0.0.1:{}", PORTS.start + offset);
+        if net.bind(&address).await.is_ok() {
+            free.push(address);
+        }
     }
-    bound.iter().map(|bound| bound.address.to_string()).collect()
+    free
 }
 
 impl Fleet {
