@@ -7,8 +7,8 @@
 //! `harvest` closes what is open and hands the result out. Everything but `run` is plain values, so the same code runs
 //! over sockets, over a simulated network and over in-process models under paused time.
 //!
-//! Three more ends: a search that is wanted whole or not at all (`whole`), one that was planned by an old snapshot (`newer`), and shards that
-//! only leaves may have that did not say so (`coming`).
+//! Three more ends: a search that is wanted whole or not at all (`whole`), one that was planned by an old snapshot
+//! (`newer`), and shards that only leaves may have that did not say so (`coming`).
 //!
 //! Rules: an error never ends a shard while another attempt for it is pending; what one reply settled is asked of
 //! nobody again; when the search ends, every running call is dropped, and so cancelled, at once.
