@@ -34,6 +34,14 @@ impl Local {
         self.built_as(version).await
     }
 
+    /// The same as this build would serve it.
+    async fn servable(&self) -> Manifest {
+        let mut manifest = self.built().await;
+        manifest.analysis_id = crate::analysis::Analyzer::id().to_owned();
+        manifest.schema_id = manifest.schema.id();
+        manifest
+    }
+
     async fn built_as(&self, version: Version) -> Manifest {
         let mut manifest = example("web", version.0);
         for (i, entry) in files_mut(&mut manifest).enumerate() {
@@ -348,9 +356,7 @@ async fn a_file_that_is_missing_or_short_is_damage_and_not_a_store_that_is_away(
 #[tokio::test]
 async fn a_directory_that_is_not_mounted_is_a_store_that_is_away() {
     let local = local().await;
-    let mut manifest = local.built().await;
-    manifest.analysis_id = crate::analysis::Analyzer::id().to_owned();
-    manifest.schema_id = manifest.schema.id();
+    let manifest = local.servable().await;
     local.store.publish(&manifest).await.unwrap();
     let (file, version) = (manifest.statistics.file.clone(), manifest.version);
     let cache = tempfile::tempdir().unwrap();
@@ -388,9 +394,7 @@ fn away() -> VersionStore {
 #[tokio::test]
 async fn a_kept_table_serves_while_the_store_is_away_and_only_then() {
     let local = local().await;
-    let mut manifest = local.built().await;
-    manifest.analysis_id = crate::analysis::Analyzer::id().to_owned();
-    manifest.schema_id = manifest.schema.id();
+    let manifest = local.servable().await;
     let key = |byte| crate::signature::SigningKey::from_seed(&[byte; 32]).unwrap();
     let json = manifest.to_json();
     local.store.publish_signed(&json, Some(&key(1).sign(&json))).await.unwrap();
