@@ -10,6 +10,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         "canopy/search/v1/node.proto",
         "canopy/search/v1/public.proto",
         "canopy/topology/v1/topology.proto",
+        "canopy/ingest/v1/ingest.proto",
     ];
     let descriptors = protox::compile(files, ["protos"])?;
     fs::write(out.join("descriptors.bin"), prost::Message::encode_to_vec(&descriptors))?;
@@ -18,6 +19,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .btree_map(".canopy.topology.v1.JudgedQuery.gains")
         .btree_map(".canopy.topology.v1.StartRollout.shards")
         .bytes(".canopy.search.v1.SearchRequest.query_id")
+        .bytes(".canopy.ingest.v1")
         .compile_fds(descriptors)?;
     Ok(())
 }

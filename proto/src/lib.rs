@@ -22,5 +22,11 @@ pub mod topology {
     tonic::include_proto!("canopy.topology.v1");
 }
 
+/// Generated from `protos/canopy/ingest/v1`.
+#[expect(missing_docs, clippy::pedantic, reason = "generated; documented in the protos")]
+pub mod ingest {
+    tonic::include_proto!("canopy.ingest.v1");
+}
+
 /// Encoded descriptors, for gRPC reflection.
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));

@@ -14,8 +14,10 @@ mod host;
 #[cfg(test)]
 mod tests;
 mod typed;
+mod whole;
 
 pub use date::format as format_date;
+pub use whole::Patch;
 
 use std::collections::BTreeMap;
 
@@ -84,7 +86,7 @@ pub struct Reject {
 }
 
 impl Reject {
-    fn new(field: &str, reason: impl Into<String>) -> Self {
+    pub(crate) fn new(field: &str, reason: impl Into<String>) -> Self {
         Self { field: field.chars().take(128).collect(), reason: reason.into() }
     }
 }
@@ -239,24 +241,7 @@ impl Document {
     /// The shown fields as stored source: compact JSON, an object in schema order of names. Read by `from_json` it gives
     /// the same values again.
     pub fn to_source(&self, schema: &Schema) -> Vec<u8> {
-        let mut source = serde_json::Map::new();
-        for field in schema.fields.iter().filter(|field| field.show) {
-            let json = if field.kind == Kind::Map {
-                attributes::source(&field.name, &self.values)
-            } else {
-                self.values.get(&field.name).filter(|values| !values.is_empty()).map(|values| {
-                    if field.multi {
-                        Json::Array(values.iter().map(typed::json).collect())
-                    } else {
-                        typed::json(&values[0])
-                    }
-                })
-            };
-            if let Some(json) = json {
-                source.insert(field.name.clone(), json);
-            }
-        }
-        serde_json::to_vec(&source).unwrap_or_default()
+        serde_json::to_vec(&self.fields(schema, |field| field.show)).unwrap_or_default()
     }
 }
 
