@@ -30,7 +30,7 @@ install_debian() { # packages that the tests start: only what is missing
 # which is everybody's, is what --quick and the quickstart at the end (and its refusal of an etcd store) go by.
 all=(--features canopy-tests/etcd)
 if [ $form = quick ]; then all=(); else
-  install_debian protobuf-compiler libprotobuf-dev etcd-server openssl
+  install_debian protobuf-compiler libprotobuf-dev etcd-server nats-server openssl
 fi
 if [ $# -gt 1 ]; then
   [ $form = long ] || { echo "tests/run.sh: a group is run in long form: --long $2" >&2; exit 2; }

@@ -1,0 +1,1 @@
+//! The engine in the process of the ingest.
