@@ -101,13 +101,13 @@ fn probe(parts: &Arc<Parts>, servings: &[Arc<Serving>], deadline: Deadline) -> R
     let stop = Stop::new(deadline, Arc::default());
     let mut answered = 0;
     for serving in servings {
-        let result = warm::check(&serving.view, &serving.probe, &stop);
+        let result = warm::check(&serving.view(), &serving.probe, &stop);
         match parts.shards.judge(serving, result.as_ref().err()) {
             None => answered += 1,
             Some(failure) if serving.retired() => {
-                tracing::warn!(shard = %serving.view.shard, %failure, "a readiness check found damage");
+                tracing::warn!(shard = %serving.shard, %failure, "a readiness check found damage");
             }
-            Some(failure) => return Err(format!("shard {}: {failure}", serving.view.shard)),
+            Some(failure) => return Err(format!("shard {}: {failure}", serving.shard)),
         }
     }
     if answered > 0 || servings.is_empty() { Ok(()) } else { Err("no shard answers".to_owned()) }

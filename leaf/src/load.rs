@@ -124,7 +124,7 @@ pub fn busiest(shards: &Shards, most: usize) -> Vec<serde_json::Value> {
 fn asked(shards: &Shards) -> BTreeMap<(String, ShardId), u64> {
     let mut asked = BTreeMap::new();
     for serving in shards.directory.snapshot().all() {
-        let shard = (serving.corpus.to_string(), serving.view.shard.clone());
+        let shard = (serving.corpus.to_string(), serving.shard.clone());
         *asked.entry(shard).or_default() += serving.asked.load(Ordering::Relaxed);
     }
     asked

@@ -50,7 +50,7 @@ impl Shards {
     /// Makes a verified, opened and warmed view answer, and its line say so; `retain`: for how long, when nobody wants it by
     /// now.
     pub fn publish_at(&self, place: &Place, serving: Serving, retain: Duration) {
-        let version = serving.view.version;
+        let version = serving.version;
         self.publish(serving);
         self.board.serves(place, version, Instant::now(), retain);
     }

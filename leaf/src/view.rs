@@ -1,9 +1,11 @@
 //! What one query on one shard sees: one version and one state of the overlay. Immutable: a query takes it once and
 //! nothing changes under it; a new state is a new view over the same base.
 //!
-//! Opening a fast field costs microseconds, a search sometimes less, so the base opens every column once. Base
-//! documents have numbers: those of the first segment from 0, then those of the next. Overlay and tombstones are
-//! empty until there is a log, but the collectors always ask the mask.
+//! Opening a fast field costs microseconds, a search sometimes less, so every column is opened once. Base documents have
+//! numbers: those of the first segment from 0, then those of the next. Segments are numbered base first, then the parts
+//! of the overlay. A base document that was replaced or deleted is a tombstone, and no search sees it again, whatever
+//! freshness it asks for: who deletes a page wants it gone, and an old text next to a new one would be two hits of one
+//! key.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -15,9 +17,13 @@ use tantivy::{DocAddress, DocId, Searcher};
 use crate::error::{Error, Result};
 
 mod column;
+mod lag;
+mod overlay;
 mod segment;
 
 pub use column::{FieldColumn, rank_of};
+pub use lag::Lag;
+pub use overlay::{Overlay, Part};
 pub use segment::Segment;
 
 /// The documents of the version, opened.
@@ -50,10 +56,6 @@ impl Base {
     }
 }
 
-/// Documents written after the version's cut. Empty until there is a log.
-#[derive(Debug, Clone, Default)]
-pub struct Overlay {}
-
 /// One state of one shard. Cheap to clone.
 #[derive(Clone)]
 pub struct ShardView {
@@ -64,11 +66,13 @@ pub struct ShardView {
     /// Its documents.
     pub base: Arc<Base>,
     /// Newer documents.
-    pub overlay: Overlay,
+    pub overlay: Arc<Overlay>,
     /// Numbers of base documents that are deleted or replaced.
     pub tombstones: Arc<RoaringBitmap>,
     /// Next offset of each log partition that this state holds.
     pub offsets: Arc<BTreeMap<u32, u64>>,
+    /// How far behind the log; shared with the shard's other views.
+    pub lag: Arc<Lag>,
 }
 
 impl ShardView {
@@ -78,9 +82,10 @@ impl ShardView {
             shard,
             version,
             base,
-            overlay: Overlay::default(),
+            overlay: Arc::default(),
             tombstones: Arc::new(RoaringBitmap::new()),
             offsets: Arc::new(BTreeMap::new()),
+            lag: Arc::default(),
         }
     }
 
@@ -89,18 +94,60 @@ impl ShardView {
         Self { tombstones: Arc::new(tombstones), ..self.clone() }
     }
 
+    /// The same base with this overlay.
+    pub fn with_overlay(
+        &self,
+        overlay: Overlay,
+        tombstones: RoaringBitmap,
+        offsets: BTreeMap<u32, u64>,
+    ) -> Self {
+        Self {
+            overlay: Arc::new(overlay),
+            tombstones: Arc::new(tombstones),
+            offsets: Arc::new(offsets),
+            ..self.clone()
+        }
+    }
+
+    /// A segment by its number.
+    pub fn segment(&self, ord: u32) -> Option<&Segment> {
+        let ord = ord as usize;
+        let part = || self.overlay.parts.get(ord - self.base.segments.len());
+        self.base.segments.get(ord).or_else(|| part().map(|part| &*part.segment))
+    }
+
+    /// Whether an address is in the overlay.
+    pub fn is_overlay(&self, address: DocAddress) -> bool {
+        address.segment_ord as usize >= self.base.segments.len()
+    }
+
+    /// Whether the document at an address is no more.
+    pub fn hides(&self, address: DocAddress) -> bool {
+        let ord = address.segment_ord as usize;
+        if let Some(segment) = self.base.segments.get(ord) {
+            return self.tombstones.contains(segment.start + address.doc_id);
+        }
+        let part = self.overlay.parts.get(ord - self.base.segments.len());
+        part.is_none_or(|part| part.hidden.contains(address.doc_id))
+    }
+
     /// Base documents, hidden ones too: what the manifest counts.
     pub fn documents(&self) -> u64 {
         self.base.documents
     }
 
-    /// Finds a key; `None` when no visible document has it.
+    /// Finds a key, in the overlay first; `None` when no live document has it.
     pub fn find(&self, key: KeyHash) -> Result<Option<DocAddress>> {
         let term = self.base.schema.key_term(key);
+        let base = self.base.segments.len();
+        for (at, part) in self.overlay.parts.iter().enumerate().rev() {
+            if let Some(doc) = part.segment.posting(&term, |doc| !part.hidden.contains(doc))? {
+                return Ok(Some(DocAddress::new((base + at) as u32, doc)));
+            }
+        }
         for (ord, segment) in self.base.segments.iter().enumerate() {
-            if let Some(doc) = segment.first_posting(&term)?
-                && !self.tombstones.contains(segment.start + doc)
-            {
+            let live = |doc| !self.tombstones.contains(segment.start + doc);
+            if let Some(doc) = segment.posting(&term, live)? {
                 return Ok(Some(DocAddress::new(ord as u32, doc)));
             }
         }
@@ -109,7 +156,7 @@ impl ShardView {
 
     /// The key at an address that [`ShardView::unpack`] gave.
     pub fn key_at(&self, address: DocAddress) -> Option<KeyHash> {
-        let segment = self.base.segments.get(address.segment_ord as usize)?;
+        let segment = self.segment(address.segment_ord)?;
         (address.doc_id < segment.documents()).then(|| segment.key(address.doc_id))
     }
 

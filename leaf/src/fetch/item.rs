@@ -53,18 +53,18 @@ fn find(
     let leased = if own { parts.shards.leases.find(item.lease) } else { None };
     let leased = leased.filter(|serving| {
         *serving.corpus == *fetch.request.corpus
-            && serving.view.version == version
-            && serving.view.shard.to_string() == item.shard
+            && serving.version == version
+            && serving.shard.to_string() == item.shard
     });
     if let Some(serving) = leased
-        && let Some(address) = serving.view.unpack(item.address)
-        && serving.view.key_at(address) == Some(key)
+        && let Some(address) = serving.view().unpack(item.address)
+        && serving.view().key_at(address) == Some(key)
     {
         return Ok(Some((serving, address)));
     }
     let snapshot = parts.shards.directory.snapshot();
     let serving = parts.shards.find(&snapshot, &fetch.request.corpus, version, &item.shard)?;
-    let address = serving.view.find(key).map_err(Failure::from);
+    let address = serving.view().find(key).map_err(Failure::from);
     match parts.shards.judge(&serving, address.as_ref().err()) {
         Some(failure) => Err(failure),
         None => Ok(address?.map(|address| (serving, address))),
@@ -72,7 +72,7 @@ fn find(
 }
 
 fn read(fetch: &Fetch, serving: &Serving, address: DocAddress) -> Result<FetchedDocument> {
-    let view = &serving.view;
+    let view = &serving.view();
     let bytes = source::read(view, address)?;
     let source = Source::parse(view, &bytes)?;
     let schema = &view.base.schema.schema;

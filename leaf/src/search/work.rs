@@ -64,12 +64,12 @@ pub fn work(parts: &Arc<Parts>, call: &Arc<Call>, turn: Turn) {
 }
 
 fn search_one(parts: &Arc<Parts>, call: &Arc<Call>, target: &Target) {
-    let shard = &target.serving.view.shard;
+    let shard = &target.serving.shard;
     let _span = tracing::debug_span!("shard", %shard).entered();
     let (begun, begun_us) = (Instant::now(), call.elapsed_us());
-    let view = &target.serving.view;
+    let view = target.serving.view();
     let searched =
-        catch_unwind(AssertUnwindSafe(|| (parts.search)(view, &call.request, target.index, &target.stop)));
+        catch_unwind(AssertUnwindSafe(|| (parts.search)(&view, &call.request, target.index, &target.stop)));
     let took = begun.elapsed();
     let result = searched.unwrap_or_else(|_| {
         parts.metrics.panics.inc();

@@ -1,8 +1,9 @@
-//! Which shards this leaf answers for: corpus, version, shard -> view. One immutable snapshot, swapped as a whole; a
+//! Which shards this leaf answers for: corpus, version, shard. One immutable snapshot, swapped as a whole; a
 //! request takes it once, so that nothing changes under it and no lock is on the query path.
 //!
 //! Rule: what is in the snapshot was verified, opened and has answered a query; everything else is on the
-//! [`super::status::Board`]. Keys are the printed forms (`main/3`), so that a request's names are looked up as they are.
+//! [`super::status::Board`]. Keys are the printed forms (`main/3`), so that a request's names are looked up as they are. What a shard shows
+//! changes more often than which shards there are: its view is behind a pointer of its own.
 
 use std::{
     collections::BTreeMap,
@@ -13,9 +14,10 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use canopy_common::ids::Version;
+use canopy_common::ids::{ShardId, Version};
 use canopy_proto::v1::SearchRequest;
 use parking_lot::Mutex;
+use tokio::sync::watch;
 
 use super::{files::ShardFiles, quarantine::Source};
 use crate::view::ShardView;
@@ -24,13 +26,15 @@ use crate::view::ShardView;
 pub struct Serving {
     /// Its corpus.
     pub corpus: Arc<str>,
-    /// What a query sees.
-    pub view: Arc<ShardView>,
+    /// Its shard.
+    pub shard: ShardId,
+    /// Its version.
+    pub version: Version,
     /// Its files.
     pub files: Arc<ShardFiles>,
     /// A query that it answered while it was opened, and answers again when readiness is checked.
     pub probe: Arc<SearchRequest>,
-    /// Number of this view at this node; see [`crate::lease`].
+    /// Number of this base at this node; see [`crate::lease`].
     pub lease: u64,
     /// Where its files can be read again; `None`: nowhere.
     pub source: Option<Source>,
@@ -40,10 +44,12 @@ pub struct Serving {
     pub(crate) leased_until_us: AtomicU64,
     pub(crate) retired: AtomicBool,
     pub(crate) revoked: AtomicBool,
+    live: ArcSwap<ShardView>,
+    news: watch::Sender<()>,
 }
 
 impl Serving {
-    /// A view about to be published.
+    /// A shard about to be published, with its first view.
     pub fn new(
         corpus: Arc<str>,
         view: ShardView,
@@ -53,7 +59,8 @@ impl Serving {
     ) -> Self {
         Self {
             corpus,
-            view: Arc::new(view),
+            shard: view.shard.clone(),
+            version: view.version,
             files: Arc::new(files),
             probe: Arc::new(probe),
             lease,
@@ -63,11 +70,27 @@ impl Serving {
             leased_until_us: AtomicU64::new(0),
             retired: AtomicBool::new(false),
             revoked: AtomicBool::new(false),
+            live: ArcSwap::from_pointee(view),
+            news: watch::Sender::new(()),
         }
     }
-}
 
-impl Serving {
+    /// What a query sees: taken once by each, so that nothing changes under it.
+    pub fn view(&self) -> Arc<ShardView> {
+        self.live.load_full()
+    }
+
+    /// Queries see this from now on. It is a view of the same base.
+    pub fn publish_view(&self, view: ShardView) {
+        self.live.store(Arc::new(view));
+        self.news.send_replace(());
+    }
+
+    /// Tells of every view that is published from now on.
+    pub fn news(&self) -> watch::Receiver<()> {
+        self.news.subscribe()
+    }
+
     /// Whether it is served no more.
     pub fn retired(&self) -> bool {
         self.retired.load(Ordering::SeqCst)
@@ -112,8 +135,8 @@ impl Directory {
     pub fn publish(&self, serving: Arc<Serving>) -> Option<Arc<Serving>> {
         self.change(|snapshot| {
             let versions = snapshot.corpora.entry(serving.corpus.to_string()).or_default();
-            let shards = versions.entry(serving.view.version).or_default();
-            shards.insert(serving.view.shard.to_string(), serving)
+            let shards = versions.entry(serving.version).or_default();
+            shards.insert(serving.shard.to_string(), serving)
         })
     }
 
@@ -121,14 +144,14 @@ impl Directory {
     pub fn remove(&self, serving: &Serving) -> bool {
         self.change(|snapshot| {
             let Some(versions) = snapshot.corpora.get_mut(&*serving.corpus) else { return false };
-            let Some(shards) = versions.get_mut(&serving.view.version) else { return false };
-            let name = serving.view.shard.to_string();
+            let Some(shards) = versions.get_mut(&serving.version) else { return false };
+            let name = serving.shard.to_string();
             if shards.get(&name).is_none_or(|there| there.lease != serving.lease) {
                 return false;
             }
             shards.remove(&name);
             if shards.is_empty() {
-                versions.remove(&serving.view.version);
+                versions.remove(&serving.version);
             }
             true
         })

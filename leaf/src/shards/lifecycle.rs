@@ -204,7 +204,7 @@ impl Lifecycle {
         if version == place.version {
             self.shards.board.pass_over(corpus, passed_over);
         }
-        let schema = IndexSchema::new(&manifest.schema)?;
+        let schema = IndexSchema::of(&manifest.schema, manifest.whole)?;
         Ok(Arc::new(Release { manifest, schema }))
     }
 
@@ -309,8 +309,8 @@ impl Lifecycle {
     fn before(&self, place: &Place) -> Option<Arc<Serving>> {
         let snapshot = self.shards.directory.snapshot();
         let same =
-            |serving: &&Arc<Serving>| *serving.corpus == *place.corpus && serving.view.shard == place.shard;
-        snapshot.all().filter(same).max_by_key(|serving| serving.view.version).cloned()
+            |serving: &&Arc<Serving>| *serving.corpus == *place.corpus && serving.shard == place.shard;
+        snapshot.all().filter(same).max_by_key(|serving| serving.version).cloned()
     }
 
     fn serve(&self, place: &Place, serving: Serving) {
@@ -321,7 +321,7 @@ impl Lifecycle {
             }
         };
         point("swap.before");
-        tracing::info!(corpus = &*place.corpus, shard = %place.shard, version = %serving.view.version, "shard serves");
+        tracing::info!(corpus = &*place.corpus, shard = %place.shard, version = %serving.version, "shard serves");
         self.shards.publish_at(place, serving, self.config.retain.0);
         point("swap.after");
     }

@@ -146,7 +146,7 @@ impl Job {
         warming.queries()?;
         point("warm.half");
         if let Some(before) = &self.before {
-            warming.sample(&self.sample, &before.view, &|| self.goes_on(shards));
+            warming.sample(&self.sample, &before.view(), &|| self.goes_on(shards));
         }
         if let Some(file) = files.unreadable() {
             return Err(damaged(format!("{} could not be read from the disk", file.display())));

@@ -45,7 +45,7 @@ impl Shards {
         if !self.directory.remove(serving) {
             return;
         }
-        let (corpus, shard, version) = (&serving.corpus, &serving.view.shard, serving.view.version);
+        let (corpus, shard, version) = (&serving.corpus, &serving.shard, serving.version);
         tracing::error!(%corpus, %shard, %version, reason, "shard quarantined");
         self.board.update_view(corpus, shard, version, |line| {
             line.state = State::Quarantined;
@@ -58,7 +58,7 @@ impl Shards {
     /// Judges what a search or fetch on this view ended with; the failure to report instead, if any. Called after each
     /// use of a view: an answer from a page that could not be read is no answer.
     pub fn judge(self: &Arc<Self>, serving: &Arc<Serving>, failure: Option<&Failure>) -> Option<Failure> {
-        let shard = &serving.view.shard;
+        let shard = &serving.shard;
         if let Some(file) = serving.files.unreadable() {
             let reason = format!("{} could not be read from the disk", file.display());
             self.quarantine(serving, &reason);

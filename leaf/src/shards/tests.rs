@@ -243,7 +243,7 @@ async fn a_query_of_death_that_was_asked_of_late_keeps_no_version_away() {
     let built = Built::new(&pages(40), 1).await;
     let (parts, _) = built.open(config(1, 16)).await;
     let snapshot = parts.shards.directory.snapshot();
-    let view = &snapshot.all().next().unwrap().view;
+    let view = &snapshot.all().next().unwrap().view();
     let asked = std::cell::Cell::new(0);
     let ask = |_: &ShardView, request: &SearchRequest, _: &Stop| {
         asked.set(asked.get() + 1);

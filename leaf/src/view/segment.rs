@@ -1,4 +1,4 @@
-//! One segment of a base: the engine's reader with everything opened that a search needs.
+//! One segment of a base or of an overlay: the engine's reader with everything opened that a search needs.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -31,7 +31,7 @@ pub struct TextField {
 pub struct Segment {
     /// The engine's reader.
     pub reader: SegmentReader,
-    /// Number of its first document.
+    /// Number of its first document among the base's; 0 in an overlay.
     pub start: u32,
     /// Static rank, when any document has one.
     pub static_rank: Option<Column<f64>>,
@@ -44,7 +44,8 @@ pub struct Segment {
 }
 
 impl Segment {
-    pub(super) fn open(
+    /// Opens everything. Errors: a column that every segment has is missing.
+    pub(crate) fn open(
         shard: &ShardId,
         reader: SegmentReader,
         schema: &IndexSchema,
@@ -133,12 +134,19 @@ impl Segment {
         }
     }
 
-    /// The first document with a term.
-    pub(super) fn first_posting(&self, term: &Term) -> Result<Option<DocId>> {
+    /// The first document with a term that is wanted.
+    pub(crate) fn posting(&self, term: &Term, wanted: impl Fn(DocId) -> bool) -> Result<Option<DocId>> {
         let step = "look up key";
         let postings = self.postings(term.field())?;
         let found = postings.read_postings(term, IndexRecordOption::Basic).map_err(Error::engine(step))?;
-        Ok(found.map(|postings| postings.doc()).filter(|doc| *doc != TERMINATED))
+        let Some(mut found) = found else { return Ok(None) };
+        while found.doc() != TERMINATED {
+            if wanted(found.doc()) {
+                return Ok(Some(found.doc()));
+            }
+            found.advance();
+        }
+        Ok(None)
     }
 }
 

@@ -97,7 +97,7 @@ impl Lifecycle {
         let held = version.and_then(|version| snapshot.version(&place.corpus, version));
         let mut view = Weak::new();
         if let Some(serving) = held.and_then(|shards| shards.get(&place.shard.to_string())) {
-            tracing::info!(corpus = &*place.corpus, shard = %place.shard, version = %serving.view.version, "shard retired");
+            tracing::info!(corpus = &*place.corpus, shard = %place.shard, version = %serving.version, "shard retired");
             view = Arc::downgrade(serving);
             self.shards.retire(serving);
         }
