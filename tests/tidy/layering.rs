@@ -11,6 +11,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("topology", &["common", "proto"]),
     ("indexer/format", &["common"]),
     ("indexer/log", &["common", "format", "proto"]),
+    ("indexer/ingest", &["common", "format", "proto", "log"]),
     ("indexer", &["common", "format"]),
     ("aggregator", &["common", "proto", "topology"]),
     ("aggregator/lab", &["common", "proto", "topology", "aggregator"]),
