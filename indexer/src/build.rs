@@ -22,28 +22,28 @@ use crate::{
     index_schema::{IndexDocument, IndexSchema, Place, TokenCounts},
 };
 
-mod ahead;
+pub(crate) mod ahead;
 pub(crate) mod check;
-mod keys;
+pub(crate) mod keys;
 mod leftovers;
-mod make;
-mod partition;
-mod plan;
+pub(crate) mod make;
+pub(crate) mod partition;
+pub(crate) mod plan;
 mod progress;
 mod publish;
 mod read;
 mod reject;
 mod report;
 mod request;
-mod row;
-mod seal;
-mod shard;
-mod sort;
-mod spellings;
-mod spill;
+pub(crate) mod row;
+pub(crate) mod seal;
+pub(crate) mod shard;
+pub(crate) mod sort;
+pub(crate) mod spellings;
+pub(crate) mod spill;
 mod stop;
-mod terms;
-mod timing;
+pub(crate) mod terms;
+pub(crate) mod timing;
 mod validate;
 
 pub(crate) use leftovers::Hold;
@@ -66,30 +66,41 @@ async fn run_on(request: BuildRequest, feed: make::Feed) -> Result<BuildReport> 
     request.check()?;
     let began = Instant::now();
     let plan = plan::plan(&request).await?;
+    let inner = request.clone();
+    let make = move |plan: &plan::Plan, work: &Path| Ok((make::make(&inner, plan, &feed, work)?, ()));
+    let (mut report, ()) = publish_next(&request, plan, make).await?;
+    report.total_seconds = began.elapsed().as_secs_f64();
+    Ok(report)
+}
+
+/// Claims the next number, does `make` below it and publishes what that made.
+pub(crate) async fn publish_next<T: Send + 'static>(
+    request: &BuildRequest,
+    mut plan: plan::Plan,
+    make: impl FnOnce(&plan::Plan, &Path) -> Result<(make::Made, T)> + Send + 'static,
+) -> Result<(BuildReport, T)> {
     let (store, corpus) = (request.store.clone(), request.corpus.clone());
     let leftovers = blocking(move || leftovers::clean(&store, &corpus)).await?;
-    let (version, claim) = claim(&request).await?;
+    let (version, claim) = claim(request).await?;
 
     let _stop = CancelOnDrop(request.cancel.clone());
-    let inner = request.clone();
     // the claim travels with the work: its directory must not go while threads still write there
-    let (claim, mut plan, made) = blocking(move || {
-        let made = make::make(&inner, &plan, &feed, &claim.work);
+    let passed_over = std::mem::take(&mut plan.passed_over);
+    let (claim, plan, made) = blocking(move || {
+        let made = make(&plan, &claim.work);
         Ok((claim, plan, made))
     })
     .await?;
-    let passed_over = std::mem::take(&mut plan.passed_over);
     let published = match made {
-        Ok(mut made) => {
-            publish::publish(&request, &plan, version, &mut made).await.map(|manifest| (made, manifest))
+        Ok((mut made, with)) => {
+            let manifest = publish::publish(request, &plan, version, &mut made).await;
+            manifest.map(|manifest| (made, manifest, with))
         }
         Err(error) => Err(error),
     };
     match published {
-        Ok((made, manifest)) => {
-            let mut report = BuildReport { passed_over, ..report(made, manifest, leftovers) };
-            report.total_seconds = began.elapsed().as_secs_f64();
-            Ok(report)
+        Ok((made, manifest, with)) => {
+            Ok((BuildReport { passed_over, ..report(made, manifest, leftovers) }, with))
         }
         Err(error) => {
             blocking(move || {

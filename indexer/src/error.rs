@@ -96,6 +96,17 @@ pub enum Error {
         /// The parent.
         parent: canopy_common::ids::Version,
     },
+    /// The newest version can't be brought up to date from the log.
+    #[error("{version} can't absorb the log: {reason}")]
+    Unfit {
+        /// The version.
+        version: canopy_common::ids::Version,
+        /// Why not.
+        reason: crate::absorb::Unfit,
+    },
+    /// The log can't be read.
+    #[error("the log can't be read: {0}")]
+    Log(String),
     /// It was asked to stop.
     #[error("the build was cancelled; nothing was published")]
     Cancelled,
@@ -138,7 +149,8 @@ impl Classify for Error {
             Self::Rejects { .. } | Self::KeyCollision { .. } | Self::Empty { .. } | Self::Invalid { .. } => {
                 ErrorClass::InvalidArgument
             }
-            Self::Shrunken { .. } => ErrorClass::FailedPrecondition,
+            Self::Shrunken { .. } | Self::Unfit { .. } => ErrorClass::FailedPrecondition,
+            Self::Log(_) => ErrorClass::Unavailable,
         }
     }
 }

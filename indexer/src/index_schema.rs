@@ -6,6 +6,7 @@
 //! | `_key` | bytes, indexed | 16 bytes, big-endian [`KeyHash`]; finds the document of a key ([`IndexSchema::key_term`]) |
 //! | `_key_high`, `_key_low` | u64, fast | the two halves of the same hash, for merging |
 //! | `_source` | bytes, stored | the shown fields as compact JSON (document store: zstd) |
+//! | `_rest` | bytes, stored | in whole versions ([`IndexSchema::of`]): the other fields, and writes of fields (`whole.rs`) |
 //! | `_order`, `_offset` | u64, fast | which write this document is; 0 in a build |
 //! | `text` | text | the one search field: tokens of every text field with weight w, w times, in schema order |
 //! | a text field with `query` | text | its own tokens, under its own name |
@@ -25,7 +26,7 @@
 //!
 //! **How to use it.**
 //! ```text
-//! let index_schema = IndexSchema::new(&schema)?;                        // once per version
+//! let index_schema = IndexSchema::of(&manifest.schema, manifest.whole)?; // once per version
 //! let document = index_schema.document(&document, &analyzer, Place::default());
 //! let mut writer = index_schema.builder().single_segment_index_writer::<IndexDocument>(directory, budget)?;
 //! writer.add_document(document)?;                                       // or IndexWriter<IndexDocument>
@@ -55,9 +56,11 @@ use crate::error::{Error, Result};
 pub mod document;
 mod spellings;
 pub mod tokens;
+mod whole;
 
 pub use document::{IndexDocument, Place, TokenCounts};
 pub(crate) use spellings::Gathering;
+pub use whole::Writes;
 
 /// Name of the fast field of the static rank, also when the schema does not have it.
 pub const STATIC_RANK: &str = "static_rank";
@@ -77,6 +80,8 @@ pub struct IndexSchema {
     pub key_low: Field,
     /// `_source`.
     pub source: Field,
+    /// `_rest`, in versions that keep documents whole.
+    pub rest: Option<Field>,
     /// `_order`.
     pub order: Field,
     /// `_offset`.
@@ -92,8 +97,14 @@ pub struct IndexSchema {
 }
 
 impl IndexSchema {
-    /// Maps a schema. Errors: two fields of one name, or a name that the engine index uses itself.
+    /// Maps a schema for documents of which only the shown fields are kept: see [`IndexSchema::of`].
     pub fn new(schema: &Schema) -> Result<Self> {
+        Self::of(schema, false)
+    }
+
+    /// Maps a schema; `whole`: documents are kept with every field (`Manifest::whole`). Errors: two fields of one name, or a
+    /// name that the engine index uses itself.
+    pub fn of(schema: &Schema, whole: bool) -> Result<Self> {
         check_names(schema)?;
         let mut builder = EngineSchema::builder();
         let key = builder.add_bytes_field("_key", BytesOptions::default().set_indexed());
@@ -122,6 +133,7 @@ impl IndexSchema {
                 }
             }
         }
+        let rest = whole.then(|| builder.add_bytes_field("_rest", STORED));
         let engine = builder.build();
         let schema = std::sync::Arc::new(schema.clone());
         Ok(Self {
@@ -131,6 +143,7 @@ impl IndexSchema {
             key_high,
             key_low,
             source,
+            rest,
             order,
             offset,
             search,

@@ -91,7 +91,7 @@ fn open(manifest: &Manifest, directory: &std::path::Path, damaged: &[DamagedFile
     {
         note("statistics".into(), error.to_string());
     }
-    let schema = IndexSchema::new(&manifest.schema)?;
+    let schema = IndexSchema::of(&manifest.schema, manifest.whole)?;
     for entry in &manifest.shards {
         let (path, name) = (Manifest::shard_dir(&entry.shard), entry.shard.to_string());
         if whole(&format!("{path}/"))

@@ -18,8 +18,9 @@ use crate::{
     schema::Schema,
 };
 
-/// Newest manifest format this build reads and writes. 2: statistics hold spellings.
-pub const FORMAT: u32 = 2;
+/// Newest manifest format this build reads and writes. 2: statistics hold spellings. 3: documents may be kept whole, in a
+/// field that earlier builds would not know.
+pub const FORMAT: u32 = 3;
 
 /// Most warm-up queries of a version.
 pub const MAX_WARMUP: usize = 32;
@@ -47,8 +48,15 @@ pub struct Manifest {
     pub analysis_id: String,
     /// Slot tables by group.
     pub layouts: Vec<Layout>,
-    /// Log offsets inside this version: partition -> next offset. Empty until there is a log.
+    /// Log offsets inside this version: partition -> next offset. A partition that is not named is at 0.
     pub cut: BTreeMap<u32, u64>,
+    /// Epoch of the log that the cut is of. Empty: the version was built without one, and holds nothing of any log.
+    #[serde(default)]
+    pub log: String,
+    /// Documents are kept with every field, shown or not, so that they can be patched and the next version can be made of
+    /// this one. Versions of before are not.
+    #[serde(default)]
+    pub whole: bool,
     /// The statistics.
     pub statistics: StatisticsEntry,
     /// Shards, by group and number.

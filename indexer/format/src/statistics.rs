@@ -143,6 +143,16 @@ impl Statistics {
         self.expand_until(field, pattern, limit, || deadline.expired())
     }
 
+    /// Passes every word as written with each of its terms to `each`, in byte order; false: files of format 1 have none. Stops
+    /// at an error.
+    pub fn each_spelling<E>(
+        &self,
+        each: &mut dyn FnMut(&str, &str) -> std::result::Result<(), E>,
+    ) -> std::result::Result<bool, E> {
+        let Some(spellings) = &self.spellings else { return Ok(false) };
+        spellings.each(each).map(|()| true)
+    }
+
     fn expand_until(
         &self,
         field: &str,

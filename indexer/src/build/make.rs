@@ -10,7 +10,7 @@ use std::{
 use canopy_common::ids::{KeyHash, ShardId};
 use canopy_format::{
     analysis::Analyzer,
-    manifest::{BuildCounts, StatisticsEntry},
+    manifest::{BuildCounts, FileEntry, StatisticsEntry},
     schema::SEARCH_FIELD,
     statistics,
 };
@@ -72,14 +72,43 @@ pub(crate) fn make(request: &BuildRequest, plan: &Plan, feed: &Feed, work: &Path
     counts.superseded = shards.iter().map(|shard| shard.sort.superseded).sum();
     counts.long_tokens = shards.iter().map(|shard| shard.counts.long_tokens).sum();
     judge_size(request, plan, shards.iter().map(|shard| shard.documents).sum(), &counts)?;
-    check_keys(plan, &shards, work)?;
-    let statistics_file = work.join("statistics");
-    let statistics = merge_statistics(request, &shards, work, &statistics_file, &mut timing)?;
-    for (number, shard) in shards.iter().enumerate() {
+    finish(request, plan, work, Made { counts, rejects, spilled_bytes, ..Made::of(shards, work, timing) })
+}
+
+impl Made {
+    /// Shards that were written, without their statistics.
+    pub(crate) fn of(shards: Vec<Written>, work: &Path, timing: Timing) -> Self {
+        let nothing = FileEntry { path: String::new(), bytes: 0, blake3: String::new() };
+        let statistics = StatisticsEntry {
+            id: String::new(),
+            file: nothing,
+            documents: 0,
+            tokens: BTreeMap::new(),
+            terms: 0,
+            spellings: None,
+        };
+        Self {
+            shards,
+            statistics,
+            statistics_file: work.join("statistics"),
+            counts: BuildCounts::default(),
+            rejects: vec![],
+            spilled_bytes: 0,
+            timing,
+        }
+    }
+}
+
+/// Checks the shards, and makes their statistics.
+pub(crate) fn finish(request: &BuildRequest, plan: &Plan, work: &Path, mut made: Made) -> Result<Made> {
+    check_keys(plan, &made.shards, work)?;
+    let path = made.statistics_file.clone();
+    made.statistics = merge_statistics(request, &made.shards, work, &path, &mut made.timing)?;
+    for (number, shard) in made.shards.iter().enumerate() {
         request.cancel.check()?;
         check::shard(&shard.directory, &plan.index_schema, shard.documents, &name(plan, number))?;
     }
-    Ok(Made { shards, statistics, statistics_file, counts, rejects, spilled_bytes, timing })
+    Ok(made)
 }
 
 fn name(plan: &Plan, shard: usize) -> String {
@@ -103,7 +132,8 @@ fn read(
     let stop = Stop::new(&request.cancel);
     let reader = Reader::new(&feed.inputs, &*request.progress, &stop)?;
     let ends = (&partition, &rejects);
-    let validator = Validator::new(&plan.schema, &plan.layout, codec, feed.key_hash, ends, &stop);
+    let validator =
+        Validator::new((&plan.schema, plan.ordering), &plan.layout, codec, feed.key_hash, ends, &stop);
     let (send, receive) = crossbeam_channel::bounded(request.threads * 2);
     let panicked = std::thread::scope(|scope| {
         let mut threads = vec![];
@@ -141,7 +171,7 @@ fn read(
 }
 
 /// Writes all shards, the fullest first, a few at a time.
-fn write(
+pub(crate) fn write(
     request: &BuildRequest,
     plan: &Plan,
     codec: &Codec,
@@ -162,31 +192,44 @@ fn write(
     };
     let mut order: Vec<usize> = (0..buckets.len()).collect();
     let size = |bucket: &Bucket| bucket.spill.bytes() + bucket.rows.len() as u64;
-    order.sort_by_key(|shard| std::cmp::Reverse(size(&buckets[*shard])));
-    let tasks: Vec<Mutex<(Option<Bucket>, Option<Written>)>> =
-        buckets.into_iter().map(|bucket| Mutex::new((Some(bucket), None))).collect();
+    order.sort_by_key(|shard| std::cmp::Reverse(buckets.get(*shard).map(size)));
+    let write = |shard: usize, bucket| shard::write(&tools, bucket, &work.join(format!("shard-{shard:04}")));
+    let written = each(request, memory.writers, order, buckets, &write)?;
+    timing.end(Stage::Write);
+    Ok(written)
+}
+
+/// Does `one` with each item on `threads` threads, beginning in `order`; the results stand as the items did.
+pub(crate) fn each<A: Send, B: Send>(
+    request: &BuildRequest,
+    threads: usize,
+    order: Vec<usize>,
+    items: Vec<A>,
+    one: &(dyn Fn(usize, A) -> Result<B> + Sync),
+) -> Result<Vec<B>> {
+    let tasks: Vec<Mutex<(Option<A>, Option<B>)>> =
+        items.into_iter().map(|item| Mutex::new((Some(item), None))).collect();
     let next = AtomicUsize::new(0);
     let stop = Stop::new(&request.cancel);
     let work_through = || {
-        while let Some(&shard) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
+        while let Some(&number) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
             stop.check()?;
-            let Some(bucket) = tasks[shard].lock().0.take() else { continue };
-            let written = shard::write(&tools, bucket, &work.join(format!("shard-{shard:04}")))?;
-            tasks[shard].lock().1 = Some(written);
+            let Some(task) = tasks.get(number) else { continue };
+            let Some(item) = task.lock().0.take() else { continue };
+            let done = one(number, item)?;
+            task.lock().1 = Some(done);
         }
         Ok(())
     };
     let panicked = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..memory.writers).map(|_| scope.spawn(|| stop.run(work_through))).collect();
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(|| stop.run(work_through))).collect();
         threads.into_iter().map(std::thread::ScopedJoinHandle::join).any(|end| end.is_err())
     });
     if !panicked {
         stop.result()?;
     }
-    let written: Option<Vec<_>> = tasks.into_iter().map(|task| task.into_inner().1).collect();
-    let written = written.filter(|_| !panicked).ok_or(Error::Panicked)?;
-    timing.end(Stage::Write);
-    Ok(written)
+    let done: Option<Vec<_>> = tasks.into_iter().map(|task| task.into_inner().1).collect();
+    done.filter(|_| !panicked).ok_or(Error::Panicked)
 }
 
 /// Refuses input that is not all there: one line of the rejects, but any number of documents.
@@ -215,7 +258,7 @@ fn judge_size(request: &BuildRequest, plan: &Plan, documents: u64, counts: &Buil
 }
 
 fn check_keys(plan: &Plan, shards: &[Written], work: &Path) -> Result<()> {
-    let files = shards.iter().map(|shard| shard.keys.clone()).collect();
+    let files = shards.iter().flat_map(|shard| shard.keys.iter().cloned()).collect();
     let Some(double) = keys::find_double(files, work)? else { return Ok(()) };
     let mut names = vec![];
     for (number, shard) in shards.iter().enumerate() {

@@ -2,7 +2,11 @@
 
 use canopy_common::ids::Version;
 use canopy_format::{
-    error::Error as FormatError, layout::Layout, manifest::Manifest, schema::Schema, store::PassedOver,
+    error::Error as FormatError,
+    layout::Layout,
+    manifest::Manifest,
+    schema::Schema,
+    store::{Ordering, PassedOver},
 };
 
 use super::{
@@ -15,9 +19,11 @@ use crate::{error::Result, index_schema::IndexSchema};
 pub(crate) const GROUP: &str = "main";
 
 /// The plan.
+#[derive(Clone)]
 pub(crate) struct Plan {
     pub(crate) schema: Schema,
     pub(crate) index_schema: IndexSchema,
+    pub(crate) ordering: Ordering,
     pub(crate) layout: Layout,
     pub(crate) parent: Option<Parent>,
     pub(crate) warmup: Vec<String>,
@@ -62,7 +68,7 @@ pub(crate) async fn plan(request: &BuildRequest) -> Result<Plan> {
     let corpus = request.store.corpus(&request.corpus).await?;
     let schema = request.schema.clone().unwrap_or(corpus.schema);
     schema.check()?;
-    let index_schema = IndexSchema::new(&schema)?;
+    let index_schema = IndexSchema::of(&schema, true)?;
     let (parent, passed_over) = match request.store.to_build_on(&request.corpus).await {
         Ok(found) => (Some(found.manifest), found.passed_over),
         Err(FormatError::NoVersionYet(_)) => (None, Vec::new()),
@@ -77,10 +83,11 @@ pub(crate) async fn plan(request: &BuildRequest) -> Result<Plan> {
     let inherited = || parent.as_ref().map(|parent| parent.warmup.clone()).unwrap_or_default();
     let warmup = request.warmup.clone().unwrap_or_else(inherited);
     let parent = parent.map(|parent| Parent { version: parent.version, documents: parent.documents() });
-    Ok(Plan { schema, index_schema, layout, parent, warmup, passed_over })
+    Ok(Plan { schema, index_schema, ordering: corpus.ordering, layout, parent, warmup, passed_over })
 }
 
-fn layout(shards: Option<u32>, parent: Option<&Manifest>) -> Result<Layout> {
+/// The layout of the next version.
+pub(crate) fn layout(shards: Option<u32>, parent: Option<&Manifest>) -> Result<Layout> {
     let last = parent.and_then(|parent| parent.layouts.iter().find(|layout| layout.group == GROUP));
     Ok(match (last, shards) {
         (Some(last), Some(shards)) if shards != last.shards => last.resize(shards)?,

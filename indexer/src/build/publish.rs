@@ -122,6 +122,8 @@ fn manifest(
         analysis_id: Analyzer::id().to_owned(),
         layouts: vec![plan.layout.clone()],
         cut: request.cut.clone(),
+        log: request.log.clone(),
+        whole: plan.index_schema.rest.is_some(),
         statistics,
         shards,
         languages,

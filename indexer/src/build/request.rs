@@ -55,6 +55,8 @@ pub struct BuildRequest {
     pub force: bool,
     /// Log offsets that the input contains: partition -> next offset.
     pub cut: BTreeMap<u32, u64>,
+    /// Epoch of the log that the cut is of; empty without a cut.
+    pub log: String,
     /// Queries that leaves warm the version with, and examples of the search page; those of the parent when `None`.
     pub warmup: Option<Vec<String>>,
     /// Signs the version. Default: nobody does
@@ -86,6 +88,7 @@ impl BuildRequest {
             reject_file: None,
             force: false,
             cut: BTreeMap::new(),
+            log: String::new(),
             warmup: None,
             sign: None,
             temp: None,
@@ -101,6 +104,12 @@ impl BuildRequest {
         if self.inputs.is_empty() {
             return invalid("input", "no input file given".into());
         }
+        self.check_settings()
+    }
+
+    /// The same without its input.
+    pub(crate) fn check_settings(&self) -> Result<()> {
+        let invalid = |field, reason: String| Err(Error::Invalid { field, reason });
         if self.memory < MIN_MEMORY {
             return invalid("memory", format!("{} bytes is too little; give at least 64 MiB", self.memory));
         }

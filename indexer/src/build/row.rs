@@ -1,6 +1,9 @@
 //! What travels from validation to the shard writers: a document, or the text of a link to one, packed into bytes that
 //! sort by key hash and input order.
 //!
+//! With a document travels which write it is ([`Written`]): the order right behind the key, so that of two documents of a key
+//! the newer is found without unpacking either.
+//!
 //! A validated document could travel as JSON, but parsing and checking it twice costs more than writing it; so it is
 //! packed with its types, field names as numbers of the schema. Rows live no longer than their build: the format has
 //! no version. Bytes read back are still checked, since a disk may lie: a damaged row is an error, not a panic.
@@ -9,8 +12,11 @@ use std::collections::BTreeMap;
 
 use canopy_format::{
     document::{Document, Value},
+    newest::Stamp,
     schema::Schema,
 };
+
+use crate::index_schema::Writes;
 
 /// Set in [`Row::order`] of link texts, so that they sort behind the documents of their key.
 pub(crate) const ANCHOR: u64 = 1 << 63;
@@ -48,6 +54,20 @@ impl Row {
         let mut reader = Reader(&self.bytes);
         reader.text()
     }
+
+    /// Which write a document row is, read without the rest.
+    pub(crate) fn write_order(&self) -> Option<u64> {
+        let mut reader = Reader(&self.bytes);
+        reader.text()?;
+        reader.word()
+    }
+}
+
+/// Which write a document is: the producer's order of it, and what is known beside it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Written {
+    pub(crate) order: u64,
+    pub(crate) writes: Writes,
 }
 
 /// Packs and unpacks documents of one schema.
@@ -65,9 +85,17 @@ impl Codec {
     }
 
     /// Packs a document.
-    pub(crate) fn pack(&self, document: &Document) -> Box<[u8]> {
+    pub(crate) fn pack(&self, document: &Document, written: &Written) -> Box<[u8]> {
         let mut out = Vec::with_capacity(512);
         text(&mut out, &document.key);
+        out.extend_from_slice(&written.order.to_le_bytes());
+        number(&mut out, written.writes.tie);
+        number(&mut out, written.writes.fields.len() as u64);
+        for (name, stamp) in &written.writes.fields {
+            text(&mut out, name);
+            number(&mut out, stamp.order);
+            number(&mut out, stamp.tie);
+        }
         text(&mut out, &document.language);
         out.extend_from_slice(&document.static_rank.to_bits().to_le_bytes());
         number(&mut out, document.values.len() as u64);
@@ -87,10 +115,12 @@ impl Codec {
     }
 
     /// Unpacks a document; `None` when the bytes are damaged.
-    pub(crate) fn unpack(&self, bytes: &[u8]) -> Option<Document> {
+    pub(crate) fn unpack(&self, bytes: &[u8]) -> Option<(Document, Written)> {
         let mut reader = Reader(bytes);
+        let key = reader.text()?.to_owned();
+        let written = reader.written()?;
         let mut document = Document {
-            key: reader.text()?.to_owned(),
+            key,
             language: reader.text()?.to_owned(),
             static_rank: f64::from_bits(reader.word()?),
             ..Document::default()
@@ -107,7 +137,7 @@ impl Codec {
             }
             document.values.insert(name, values);
         }
-        reader.0.is_empty().then_some(document)
+        reader.0.is_empty().then_some((document, written))
     }
 }
 
@@ -154,7 +184,7 @@ impl<'a> Reader<'a> {
     fn number(&mut self) -> Option<u64> {
         let mut value = 0;
         for shift in (0..64).step_by(7) {
-            let byte = self.take(1)?[0];
+            let byte = *self.take(1)?.first()?;
             value |= u64::from(byte & 0x7f) << shift;
             if byte & 0x80 == 0 {
                 return Some(value);
@@ -170,6 +200,17 @@ impl<'a> Reader<'a> {
     fn text(&mut self) -> Option<&'a str> {
         let length = usize::try_from(self.number()?).ok()?;
         std::str::from_utf8(self.take(length)?).ok()
+    }
+
+    fn written(&mut self) -> Option<Written> {
+        let mut written = Written { order: self.word()?, ..Written::default() };
+        written.writes.tie = self.number()?;
+        for _ in 0..self.number()? {
+            let name = self.text()?.to_owned();
+            let stamp = Stamp { order: self.number()?, tie: self.number()? };
+            written.writes.fields.insert(name, stamp);
+        }
+        Some(written)
     }
 
     fn value(&mut self) -> Option<Value> {
@@ -221,10 +262,15 @@ mod tests {
             dropped: vec![],
         };
         let codec = Codec::new(&schema);
-        let bytes = codec.pack(&document);
-        assert_eq!(codec.unpack(&bytes).as_ref(), Some(&document));
+        let stamp = |order, tie| Stamp { order, tie };
+        let fields = [("n".to_owned(), stamp(u64::MAX, 1)), ("url".to_owned(), stamp(0, u64::MAX))];
+        let writes = Writes { tie: u64::MAX, fields: fields.into() };
+        let written = Written { order: u64::MAX - 1, writes };
+        let bytes = codec.pack(&document, &written);
+        assert_eq!(codec.unpack(&bytes), Some((document.clone(), written)));
         let row = Row { hash: 1, order: 2, bytes: bytes.clone() };
         assert_eq!(row.key(), Some(document.key.as_str()));
+        assert_eq!(row.write_order(), Some(u64::MAX - 1));
         assert!((0..bytes.len()).all(|end| codec.unpack(&bytes[..end]).is_none()));
         for at in 0..bytes.len() {
             let mut damaged = bytes.clone();

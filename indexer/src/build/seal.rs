@@ -33,12 +33,20 @@ pub(crate) struct Segmented {
     pub(crate) index: Index,
 }
 
-/// Moves the segments of each index into `directory` under their new names. `template` is an empty index of the same
-/// schema and settings.
-pub(crate) fn seal(template: &Index, indexes: &[Segmented], directory: &Path) -> Result<Sealed> {
+/// Moves the segments of each index, and `kept` ones whose files lie in a directory, into `directory` under their new names.
+/// `template` is an empty index of the same schema and settings.
+pub(crate) fn seal(
+    template: &Index,
+    indexes: &[Segmented],
+    kept: &[(PathBuf, SegmentMeta)],
+    directory: &Path,
+) -> Result<Sealed> {
     fs::create_dir(directory).map_err(Error::io(directory))?;
     let mut files = vec![META.to_owned()];
     let mut segments = vec![];
+    for (path, meta) in kept {
+        segments.push(move_segment(path, meta, directory, &mut files)?);
+    }
     for Segmented { path, index } in indexes {
         for meta in index.searchable_segment_metas().map_err(Error::engine("read segment"))? {
             segments.push(move_segment(path, &meta, directory, &mut files)?);

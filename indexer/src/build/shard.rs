@@ -25,7 +25,7 @@ use super::{
     partition::Bucket,
     progress::{Amount, Progress, Stage},
     request::Cancel,
-    row::Codec,
+    row::{Codec, Written as Write},
     seal::{Sealed, Segmented, seal},
     sort::{SortCounts, Sorted},
     spellings::Spellings,
@@ -33,7 +33,7 @@ use super::{
 };
 use crate::{
     error::{Error, Result},
-    index_schema::{Gathering, IndexDocument, IndexSchema, TokenCounts},
+    index_schema::{Gathering, IndexDocument, IndexSchema, Place, TokenCounts},
 };
 
 /// Most documents of one segment.
@@ -41,7 +41,7 @@ pub(crate) const MAX_SEGMENT_DOCUMENTS: u32 = 2_000_000;
 /// Part of a writer's memory that spellings may take beside it.
 pub(crate) const SPELLINGS_SHARE: usize = 8;
 /// Documents between two looks at memory, cancellation and progress.
-const STEP: u64 = 64;
+pub(crate) const STEP: u64 = 64;
 
 /// What all shard writers share.
 pub(crate) struct ShardTools<'a> {
@@ -74,8 +74,8 @@ pub(crate) struct Written {
     pub(crate) spellings: Vec<PathBuf>,
     /// Segments written before merging.
     pub(crate) segments: usize,
-    /// Sorted key hashes.
-    pub(crate) keys: PathBuf,
+    /// Sorted key hashes, of one or several segments.
+    pub(crate) keys: Vec<PathBuf>,
 }
 
 /// Writes the shard of `bucket` below `directory`, which does not exist yet.
@@ -90,12 +90,13 @@ pub(crate) fn write(tools: &ShardTools<'_>, bucket: Bucket, directory: &Path) ->
     let mut languages: BTreeMap<String, u64> = BTreeMap::new();
     let mut documents = 0;
     let mut next = || -> Result<_> {
-        let Some((hash, document, bytes)) = sorted.next()? else { return Ok(None) };
+        let Some((hash, (document, written), bytes)) = sorted.next()? else { return Ok(None) };
         keys.add(hash)?;
-        Ok(Some(((hash, document), bytes)))
+        Ok(Some(((hash, document, written), bytes)))
     };
-    let analyse = |(hash, document): (KeyHash, Document)| {
-        let indexed = tools.schema.document_of_build(&document, hash, tools.analyzer, gathering);
+    let analyse = |(hash, document, written): (KeyHash, Document, Write)| {
+        let write = (hash, Place { order: written.order, offset: 0 }, &written.writes);
+        let indexed = tools.schema.document_of_build(&document, write, tools.analyzer, gathering);
         (document.language, indexed)
     };
     let mut take = |(language, mut indexed): (String, IndexDocument)| {
@@ -116,13 +117,13 @@ pub(crate) fn write(tools: &ShardTools<'_>, bucket: Bucket, directory: &Path) ->
     let (sealed, segments) = segments.finish()?;
     let terms = terms::write_all(&sealed.directory, tools.schema, directory)?;
     let spellings = spellings.finish()?;
-    let (sort, keys) = (sorted.finish()?, keys.finish()?);
+    let (sort, keys) = (sorted.finish()?, vec![keys.finish()?]);
     let Sealed { directory, files } = sealed;
     Ok(Written { directory, files, documents, counts, sort, languages, terms, spellings, segments, keys })
 }
 
 /// The segments of one shard.
-struct Segments<'a> {
+pub(crate) struct Segments<'a> {
     tools: &'a ShardTools<'a>,
     directory: &'a Path,
     writer: Option<(PathBuf, SingleSegmentIndexWriter<IndexDocument>)>,
@@ -140,13 +141,13 @@ struct Segments<'a> {
 }
 
 impl<'a> Segments<'a> {
-    fn new(tools: &'a ShardTools<'a>, directory: &'a Path) -> Self {
+    pub(crate) fn new(tools: &'a ShardTools<'a>, directory: &'a Path) -> Self {
         let (flushed, finished) = (vec![], vec![]);
         Self { tools, directory, writer: None, inside: 0, flushed, outside: 0, finished, made: 0, written: 0 }
     }
 
     /// An empty engine directory.
-    fn next_directory(&mut self) -> Result<(PathBuf, MmapDirectory)> {
+    pub(crate) fn next_directory(&mut self) -> Result<(PathBuf, MmapDirectory)> {
         let path = self.directory.join(format!("segment-{:04}", self.made));
         self.made += 1;
         std::fs::create_dir(&path).map_err(Error::io(&path))?;
@@ -155,7 +156,8 @@ impl<'a> Segments<'a> {
         Ok((path, directory))
     }
 
-    fn add(&mut self, document: IndexDocument) -> Result<()> {
+    /// Adds a document.
+    pub(crate) fn add(&mut self, document: IndexDocument) -> Result<()> {
         if self.writer.is_none() {
             let (path, directory) = self.next_directory()?;
             let builder = self.tools.schema.builder();
@@ -173,7 +175,7 @@ impl<'a> Segments<'a> {
     }
 
     /// Puts the segment on disk when it is at its budget.
-    fn look(&mut self) -> Result<()> {
+    pub(crate) fn look(&mut self) -> Result<()> {
         if self.writer.as_ref().is_some_and(|(_, writer)| writer.mem_usage() >= self.tools.budget) {
             self.flush()?;
         }
@@ -212,11 +214,19 @@ impl<'a> Segments<'a> {
         Ok(())
     }
 
+    /// What was written, each segment as it is.
+    pub(crate) fn close(&mut self) -> Result<Vec<Segmented>> {
+        self.flush()?;
+        let mut all = std::mem::take(&mut self.finished);
+        all.append(&mut self.flushed);
+        Ok(all)
+    }
+
     /// The shard's engine files in a directory of their own.
     fn finish(mut self) -> Result<(Sealed, usize)> {
         self.flush()?;
         self.merge()?;
         let template = self.tools.schema.builder().create_in_ram().map_err(Error::engine("lay out index"))?;
-        Ok((seal(&template, &self.finished, &self.directory.join("index"))?, self.written))
+        Ok((seal(&template, &self.finished, &[], &self.directory.join("index"))?, self.written))
     }
 }

@@ -1,5 +1,5 @@
 //! The documents of one shard in the order of their keys: merges what is in memory with the runs on disk, lets the
-//! last record of a key win, joins the texts of links to their target, and refuses two keys with one hash.
+//! last record of a key win (where producers order their writes: the one of the highest order, of equal ones the last), joins the texts of links to their target, and refuses two keys with one hash.
 //!
 //! Rule: rows sort by (key hash, documents before link texts, place in the input). So one pass sees all that belongs
 //! to a key together, whatever the size of the shard; nothing but the winning document and its capped link texts is
@@ -12,7 +12,7 @@ use canopy_format::document::{Document, Value};
 
 use super::{
     partition::Bucket,
-    row::{Codec, Row},
+    row::{Codec, Row, Written},
     spill::{RunReader, Spill},
 };
 use crate::error::{Error, Result};
@@ -41,7 +41,7 @@ impl Source {
 }
 
 /// Merges sorted sources into one order.
-struct Merge {
+pub(crate) struct Merge {
     sources: Vec<Source>,
     heads: Vec<Option<Row>>,
     heap: BinaryHeap<Reverse<(u128, u64, usize)>>,
@@ -65,7 +65,16 @@ impl Merge {
         Ok(())
     }
 
-    fn next(&mut self) -> Result<Option<Row>> {
+    /// Of what the partition kept of a shard; and its spill file, to be removed at the end.
+    pub(crate) fn of(bucket: Bucket) -> Result<(Self, Spill)> {
+        let spill = reduce(bucket.spill)?;
+        let runs = spill.runs().iter().map(|run| RunReader::open(run).map(Source::Run));
+        let sources: Result<Vec<_>> = runs.chain([Ok(Source::Memory(bucket.rows.into_iter()))]).collect();
+        Ok((Self::new(sources?)?, spill))
+    }
+
+    /// The next row.
+    pub(crate) fn next(&mut self) -> Result<Option<Row>> {
         let Some(Reverse((_, _, source))) = self.heap.pop() else { return Ok(None) };
         let row = self.heads[source].take();
         self.refill(source)?;
@@ -111,16 +120,13 @@ pub(crate) struct Sorted<'a> {
 impl<'a> Sorted<'a> {
     /// Starts on what the partition kept of a shard.
     pub(crate) fn new(bucket: Bucket, codec: &'a Codec) -> Result<Self> {
-        let spill = reduce(bucket.spill)?;
-        let runs = spill.runs().iter().map(|run| RunReader::open(run).map(Source::Run));
-        let sources: Result<Vec<_>> = runs.chain([Ok(Source::Memory(bucket.rows.into_iter()))]).collect();
-        let mut merge = Merge::new(sources?)?;
+        let (mut merge, spill) = Merge::of(bucket)?;
         let ahead = merge.next()?;
         Ok(Self { merge, codec, ahead, spill, counts: SortCounts::default() })
     }
 
-    /// The next document and its packed size, bytes.
-    pub(crate) fn next(&mut self) -> Result<Option<(KeyHash, Document, usize)>> {
+    /// The next document, which write it is, and its packed size, bytes.
+    pub(crate) fn next(&mut self) -> Result<Option<(KeyHash, (Document, Written), usize)>> {
         while let Some(first) = self.ahead.take() {
             let hash = first.hash;
             let mut winner: Option<Row> = None;
@@ -131,9 +137,14 @@ impl<'a> Sorted<'a> {
                     if winner.is_some() {
                         anchors.add(&current);
                     }
-                } else if let Some(earlier) = winner.replace(current) {
-                    check_same_key(&earlier, winner.as_ref())?;
+                } else if let Some(earlier) = winner.take() {
+                    check_same_key(&earlier, &current)?;
                     self.counts.superseded += 1;
+                    // Without orders all are 0.
+                    winner =
+                        Some(if earlier.write_order() > current.write_order() { earlier } else { current });
+                } else {
+                    winner = Some(current);
                 }
                 row = self.merge.next()?;
             }
@@ -145,17 +156,17 @@ impl<'a> Sorted<'a> {
         Ok(None)
     }
 
-    fn document(&mut self, row: &Row, anchors: Anchors) -> Result<(KeyHash, Document, usize)> {
+    fn document(&mut self, row: &Row, anchors: Anchors) -> Result<(KeyHash, (Document, Written), usize)> {
         let damaged = || Error::Damaged {
             what: self.spill.path().display().to_string(),
             reason: "a spilled row can't be read back; check the disk and build again".into(),
         };
-        let mut document = self.codec.unpack(&row.bytes).ok_or_else(damaged)?;
+        let (mut document, written) = self.codec.unpack(&row.bytes).ok_or_else(damaged)?;
         self.counts.anchors += anchors.texts.len() as u64;
         if !anchors.texts.is_empty() {
             document.values.entry(ANCHORS.to_owned()).or_default().extend(anchors.texts);
         }
-        Ok((KeyHash(row.hash), document, row.bytes.len()))
+        Ok((KeyHash(row.hash), (document, written), row.bytes.len()))
     }
 
     /// Removes the spill file; what was counted.
@@ -166,8 +177,8 @@ impl<'a> Sorted<'a> {
     }
 }
 
-fn check_same_key(earlier: &Row, later: Option<&Row>) -> Result<()> {
-    let (first, second) = (earlier.key(), later.and_then(Row::key));
+fn check_same_key(earlier: &Row, later: &Row) -> Result<()> {
+    let (first, second) = (earlier.key(), later.key());
     if first == second && first.is_some() {
         return Ok(());
     }

@@ -11,19 +11,23 @@ use canopy_format::{
     document::{Document, MAX_KEY_BYTES, Reject},
     layout::{Layout, slot},
     schema::{Kind, Schema},
+    store::Ordering as WriteOrder,
 };
 use crossbeam_channel::Receiver;
+use serde_json::{Map, Value as Json};
 
 use super::{
     partition::Partition,
     read::Batch,
     reject::{RejectLine, Rejects},
-    row::{ANCHOR, Codec, Row},
+    row::{ANCHOR, Codec, Row, Written},
     sort::ANCHORS,
     stop::Stop,
 };
 use crate::{error::Result, source::Link};
 
+/// Says which write of its producer a record is.
+const ORDER: &str = "_order";
 /// Longest text of a link, bytes; the rest is cut off.
 const MAX_LINK_TEXT: usize = 256;
 
@@ -32,6 +36,8 @@ pub(crate) struct Validator<'a> {
     schema: &'a Schema,
     layout: &'a Layout,
     codec: &'a Codec,
+    /// Records may say which write they are.
+    ordering: WriteOrder,
     /// Hash of a key; tests set one that collides.
     key_hash: fn(&str) -> KeyHash,
     /// The schema takes the texts of links.
@@ -54,7 +60,7 @@ pub(crate) struct Counts {
 
 impl<'a> Validator<'a> {
     pub(crate) fn new(
-        schema: &'a Schema,
+        (schema, ordering): (&'a Schema, WriteOrder),
         layout: &'a Layout,
         codec: &'a Codec,
         key_hash: fn(&str) -> KeyHash,
@@ -66,7 +72,7 @@ impl<'a> Validator<'a> {
             .iter()
             .any(|field| field.name == ANCHORS && field.kind == Kind::Text && field.multi);
         let counts = Counts::default();
-        Self { schema, layout, codec, key_hash, takes_links, partition, rejects, stop, counts }
+        Self { schema, layout, codec, ordering, key_hash, takes_links, partition, rejects, stop, counts }
     }
 
     /// One validator thread: takes batches until the readers are done.
@@ -96,14 +102,14 @@ impl<'a> Validator<'a> {
                 kept,
             };
             self.counts.damaged.fetch_add(u64::from(record.last_of_damaged), Ordering::Relaxed);
-            match record.content.and_then(|object| Document::from_json(self.schema, object)) {
-                Ok(mut document) => {
+            match record.content.and_then(|object| self.document(object)) {
+                Ok((mut document, written)) => {
                     let dropped = std::mem::take(&mut document.dropped);
                     self.counts.dropped_fields.fetch_add(dropped.len() as u64, Ordering::Relaxed);
                     lines.extend(
                         dropped.into_iter().map(|(field, reason)| line(Reject { field, reason }, true)),
                     );
-                    self.add(&mut rows, &document.key, place, self.codec.pack(&document));
+                    self.add(&mut rows, &document.key, place, self.codec.pack(&document, &written));
                     if self.takes_links {
                         self.add_links(&mut rows, &document.key, place, &record.links);
                     }
@@ -116,6 +122,26 @@ impl<'a> Validator<'a> {
         }
         self.rejects.add(batch.number, lines)?;
         rows.into_iter().try_for_each(|(shard, rows)| self.partition.add(shard, rows))
+    }
+
+    fn document(&self, mut object: Map<String, Json>) -> std::result::Result<(Document, Written), Reject> {
+        let mut written = Written::default();
+        if let Some(order) = object.remove(ORDER) {
+            written.order =
+                self.order(&order).map_err(|reason| Reject { field: ORDER.to_owned(), reason })?;
+        }
+        Ok((Document::from_json(self.schema, object)?, written))
+    }
+
+    fn order(&self, order: &Json) -> std::result::Result<u64, String> {
+        if self.ordering == WriteOrder::Log {
+            return Err("this corpus is ordered by the log, which would ignore it; leave it out".to_owned());
+        }
+        let number = match order {
+            Json::String(text) => text.parse().ok(),
+            other => other.as_u64(),
+        };
+        number.ok_or_else(|| "expected a whole number of 64 bits, not negative".to_owned())
     }
 
     fn add(&self, rows: &mut BTreeMap<u32, Vec<Row>>, key: &str, order: u64, bytes: Box<[u8]>) {

@@ -118,8 +118,8 @@ impl Documents {
                 });
             }
         }
-        let mut documents =
-            Self { schema: IndexSchema::new(&manifest.schema)?, segments, heap: BinaryHeap::new() };
+        let schema = IndexSchema::of(&manifest.schema, manifest.whole)?;
+        let mut documents = Self { schema, segments, heap: BinaryHeap::new() };
         for segment in 0..documents.segments.len() {
             documents.refill(segment);
         }

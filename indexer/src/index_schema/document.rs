@@ -14,7 +14,12 @@ use tantivy::schema::{
     document::{Document as EngineDocument, ReferenceValue, ReferenceValueLeaf, Value as EngineValue},
 };
 
-use super::{IndexSchema, STATIC_RANK, spellings::Gathering, tokens::Packed};
+use super::{
+    IndexSchema, STATIC_RANK,
+    spellings::Gathering,
+    tokens::Packed,
+    whole::{self, Writes},
+};
 
 /// Which write of a key a document is. All zero in a build without a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -68,7 +73,18 @@ enum Scalar {
 impl IndexSchema {
     /// Analyses a document and lays it out for the index.
     pub fn document(&self, document: &Document, analyzer: &Analyzer, place: Place) -> IndexDocument {
-        self.lay_out(document, document.key_hash(), analyzer, place, None)
+        self.document_of(document, analyzer, place, &Writes::default())
+    }
+
+    /// The same where writes of single fields are known.
+    pub fn document_of(
+        &self,
+        document: &Document,
+        analyzer: &Analyzer,
+        place: Place,
+        writes: &Writes,
+    ) -> IndexDocument {
+        self.lay_out(document, (document.key_hash(), place, writes), analyzer, None)
     }
 
     /// The same for a build, which knows the hash of the key already and gathers spellings for the shard of this
@@ -76,19 +92,18 @@ impl IndexSchema {
     pub(crate) fn document_of_build(
         &self,
         document: &Document,
-        key: KeyHash,
+        write: (KeyHash, Place, &Writes),
         analyzer: &Analyzer,
         shard: Gathering,
     ) -> IndexDocument {
-        self.lay_out(document, key, analyzer, Place::default(), Some(shard))
+        self.lay_out(document, write, analyzer, Some(shard))
     }
 
     fn lay_out(
         &self,
         document: &Document,
-        key: KeyHash,
+        (key, place, writes): (KeyHash, Place, &Writes),
         analyzer: &Analyzer,
-        place: Place,
         gathering: Option<Gathering>,
     ) -> IndexDocument {
         let (high, low) = key.parts();
@@ -103,6 +118,11 @@ impl IndexSchema {
             (self.offset, Content::Scalar(Scalar::U64(place.offset))),
             (self.static_rank, Content::Scalar(Scalar::F64(document.static_rank))),
         ]);
+        if let Some(field) = self.rest
+            && let Some(rest) = whole::rest(self, document, writes)
+        {
+            out.fields.push((field, Content::Bytes(rest)));
+        }
         self.add_text(document, analyzer, gathering, &mut out);
         self.add_values(document, &mut out);
         out
@@ -165,11 +185,26 @@ impl IndexSchema {
 
 impl TokenCounts {
     fn add(&mut self, field: &str, tokens: u64) {
+        // A field without tokens has no entry, whether nobody has it or somebody has it empty.
+        if tokens == 0 {
+            return;
+        }
         if let Some(count) = self.tokens.get_mut(field) {
             *count += tokens;
         } else {
             self.tokens.insert(field.to_owned(), tokens);
         }
+    }
+
+    /// Takes away counts that are in these.
+    pub(crate) fn subtract(&mut self, other: &Self) {
+        for (field, tokens) in &other.tokens {
+            if let Some(count) = self.tokens.get_mut(field) {
+                *count = count.saturating_sub(*tokens);
+            }
+        }
+        self.tokens.retain(|_, tokens| *tokens > 0);
+        self.long_tokens = self.long_tokens.saturating_sub(other.long_tokens);
     }
 
     /// Adds another document's counts.

@@ -5,7 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use canopy_common::ids::{ShardId, valid_name};
 
 use super::{FileEntry, Manifest, ShardEntry, valid_path};
-use crate::schema::{Kind, SEARCH_FIELD};
+use crate::{
+    schema::{Kind, SEARCH_FIELD},
+    store::MAX_PARTITIONS,
+};
 
 type Check = Result<(), String>;
 
@@ -21,7 +24,7 @@ pub(super) fn manifest(manifest: &Manifest) -> Check {
 }
 
 fn names(manifest: &Manifest) -> Check {
-    let Manifest { corpus, version, parent, schema, schema_id, analysis_id, statistics, .. } = manifest;
+    let Manifest { corpus, version, parent, schema, schema_id, analysis_id, statistics, log, .. } = manifest;
     ensure(valid_name(corpus), || format!("corpus name {corpus:?} is not valid"))?;
     ensure(version.0 > 0, || "version 0 does not exist".into())?;
     ensure(parent.is_none_or(|parent| parent.0 > 0 && parent < *version), || {
@@ -30,9 +33,17 @@ fn names(manifest: &Manifest) -> Check {
     schema.check().map_err(|error| error.to_string())?;
     let expected = schema.id_under(analysis_id);
     ensure(*schema_id == expected, || format!("schema id is {schema_id:?}, its schema gives {expected:?}"))?;
+    let letter = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    ensure(log.len() <= 64 && log.bytes().all(letter), || format!("log {log:?} is no epoch of a log"))?;
+    ensure(manifest.cut.keys().all(|partition| *partition < MAX_PARTITIONS), || {
+        format!("its cut names a partition of {MAX_PARTITIONS} or above")
+    })?;
     ensure(!statistics.id.is_empty(), || "the statistics have no id".into())?;
     ensure(statistics.spellings.is_some() == (manifest.format > 1), || {
         "only statistics from format 2 on have spellings".into()
+    })?;
+    ensure(!manifest.whole || manifest.format > 2, || {
+        "only versions from format 3 on keep documents whole".into()
     })
 }
 

@@ -35,6 +35,8 @@ pub(crate) fn example(corpus: &str, version: u64) -> Manifest {
         analysis_id: Analyzer::id().into(),
         layouts: vec![Layout::first("main", 2).unwrap()],
         cut: BTreeMap::from([(3, 99)]),
+        log: "5f2c0011aabb2233".into(),
+        whole: true,
         statistics: StatisticsEntry {
             id: "0123456789abcdef".into(),
             file: FileEntry {
@@ -84,9 +86,18 @@ fn a_manifest_survives_the_store() {
 }
 
 #[test]
+fn a_version_of_before_there_were_logs_is_not_whole_and_is_still_read() {
+    let mut json: serde_json::Value = serde_json::from_slice(&example("web", 1).to_json()).unwrap();
+    let parts = json.as_object_mut().unwrap();
+    assert!(parts.remove("log").is_some() && parts.remove("whole").is_some());
+    let read = Manifest::from_json(&serde_json::to_vec(&json).unwrap(), PATH).unwrap();
+    assert_eq!((read.whole, read.log.as_str()), (false, ""));
+}
+
+#[test]
 fn format_1_has_no_spellings_and_is_still_read() {
     let mut manifest = example("web", 1);
-    (manifest.format, manifest.statistics.spellings) = (1, None);
+    (manifest.format, manifest.statistics.spellings, manifest.whole) = (1, None, false);
     let json = manifest.to_json();
     assert!(!String::from_utf8_lossy(&json).contains("spellings"));
     assert_eq!(Manifest::from_json(&json, PATH).unwrap(), manifest);
@@ -125,7 +136,7 @@ fn every_cut_and_every_kind_of_byte_damage_is_an_error() {
 
 #[test]
 fn contradictions_are_refused_by_name() {
-    let cases: [(&str, Change); 24] = [
+    let cases: [(&str, Change); 27] = [
         ("corpus name", |m| m.corpus = "../web".into()),
         ("version 0", |m| m.version = Version(0)),
         ("parent", |m| m.parent = Some(Version(1))),
@@ -133,6 +144,9 @@ fn contradictions_are_refused_by_name() {
         ("schema id", |m| m.schema.fields[1].weight = 2),
         ("schema id", |m| m.analysis_id = "other".into()),
         ("no id", |m| m.statistics.id.clear()),
+        ("format 3", |m| m.format = 2),
+        ("no epoch", |m| m.log = "a b".into()),
+        ("its cut", |m| m.cut = BTreeMap::from([(1024, 1)])),
         ("no layout", |m| m.layouts.clear()),
         ("4095 slots", |m| m.layouts[0].table.truncate(4095)),
         ("two layouts", |m| m.layouts.push(m.layouts[0].clone())),

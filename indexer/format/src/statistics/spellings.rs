@@ -14,7 +14,7 @@ use std::{
     io::{self, Write},
 };
 
-use fst::raw::Fst;
+use fst::{Streamer, raw::Fst};
 
 /// How a spelling becomes a term.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -76,6 +76,23 @@ impl Spellings {
     /// What patterns walk over.
     pub(super) fn as_fst(&self) -> &Fst<Vec<u8>> {
         self.map.as_fst()
+    }
+
+    /// Passes every spelling with each of its terms to `each`.
+    pub(super) fn each<E>(&self, each: &mut dyn FnMut(&str, &str) -> Result<(), E>) -> Result<(), E> {
+        let mut all = self.map.stream();
+        while let Some((spelling, list)) = all.next() {
+            // Words are text; others could not have been written.
+            let Ok(spelling) = str::from_utf8(spelling) else { continue };
+            let mut first = Ok(());
+            self.terms(spelling, list, &mut |term| {
+                if first.is_ok() {
+                    first = each(spelling, term);
+                }
+            });
+            first?;
+        }
+        Ok(())
     }
 
     /// Passes each term of a spelling, whose value in the map is `list`, to `each`.
@@ -222,6 +239,14 @@ mod tests {
         assert_eq!(terms(&spellings, "والكتاب"), ["كتاب"]);
         assert_eq!(terms(&spellings, "none"), [""; 0]);
         assert_eq!((spellings.len(), spellings.lists.len()), (6, 5));
+        let mut all = Vec::new();
+        let each = &mut |spelling: &str, term: &str| {
+            all.push(format!("{spelling} {term}"));
+            if all.len() == 4 { Err("enough") } else { Ok(()) }
+        };
+        assert_eq!(spellings.each(each), Err("enough"));
+        let first = ["duplication duplic", "memory memori", "replication replic", "replication replication"];
+        assert_eq!(all, first);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::*;
 use crate::build::{
     partition::Partition,
     plan::Memory,
-    row::{ANCHOR, Codec, Row},
+    row::{ANCHOR, Codec, Row, Written},
     sort::{FAN_IN, Sorted},
 };
 
@@ -33,7 +33,7 @@ fn document(codec: &Codec, key: &str, order: u64, body: &str) -> Row {
         values: [("body".to_owned(), vec![canopy_format::document::Value::Text(body.to_owned())])].into(),
         ..Document::default()
     };
-    Row { hash: KeyHash::of(key).0, order, bytes: codec.pack(&document) }
+    Row { hash: KeyHash::of(key).0, order, bytes: codec.pack(&document, &Written::default()) }
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn a_shard_far_above_its_memory_is_sorted_through_runs_in_passes() {
 
     let mut sorted = Sorted::new(bucket, &codec).expect("sort");
     let (mut last, mut seen) = (0, 0);
-    while let Some((hash, document, _)) = sorted.next().expect("row") {
+    while let Some((hash, (document, _), _)) = sorted.next().expect("row") {
         assert!(seen == 0 || hash.0 > last);
         (last, seen) = (hash.0, seen + 1);
         let order: u64 = document.text("body").expect("body")[5..].parse().expect("order");
