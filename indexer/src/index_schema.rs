@@ -61,6 +61,7 @@ mod whole;
 pub use document::{IndexDocument, Place, TokenCounts};
 pub(crate) use spellings::Gathering;
 pub use whole::Writes;
+pub(crate) use whole::unshown;
 
 /// Name of the fast field of the static rank, also when the schema does not have it.
 pub const STATIC_RANK: &str = "static_rank";

@@ -54,6 +54,16 @@ pub(super) fn rest(schema: &IndexSchema, document: &Document, writes: &Writes) -
     Some(serde_json::to_vec(&Rest { fields, orders, ties }).unwrap_or_default())
 }
 
+/// The fields of `_rest`, without the writes that they are of, to be compared.
+pub(crate) fn unshown(rest: &[u8]) -> Result<Vec<u8>> {
+    let rest: std::result::Result<Rest, _> = serde_json::from_slice(rest);
+    let rest = rest.map_err(|error| Error::Damaged {
+        what: "a stored document".to_owned(),
+        reason: error.to_string(),
+    })?;
+    Ok(if rest.fields.is_empty() { vec![] } else { serde_json::to_vec(&rest.fields).unwrap_or_default() })
+}
+
 impl IndexSchema {
     /// Reads a document back with all of its fields from what `_source` and `_rest` hold (empty: it has none).
     pub fn whole_document(&self, source: &[u8], rest: &[u8]) -> Result<(Document, Writes)> {
