@@ -46,6 +46,8 @@ impl Gatherer {
             shards: vec![shard],
             level: request.level + 1,
             trace: false,
+            // It asks what searching does, not whether the newest is there.
+            wanted_offsets: Vec::new(),
             ..request.clone()
         };
         // Half of the time is left for the query itself.

@@ -61,6 +61,17 @@ pub enum Ending {
     Nothing,
 }
 
+impl Ending {
+    /// The same of a call that waited on purpose: that it came back says something, how long that took does not.
+    pub fn untimed(self) -> Self {
+        match self {
+            Self::Answered => Self::Reached,
+            Self::Late | Self::Outlasted => Self::Nothing,
+            other => other,
+        }
+    }
+}
+
 /// What is known of one node.
 pub struct Load {
     in_flight: AtomicU32,
@@ -387,6 +398,21 @@ mod tests {
         says(true);
         tokio::time::advance(Duration::from_secs(10)).await;
         assert_eq!(load.seen(Instant::now()).ejected, None, "not for ever");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_waited_on_purpose_says_only_whether_its_node_is_there() {
+        let load = Loads::new(Dice::seeded(1), Clock::new(Pace::default())).of(&"a".into());
+        for ending in [Ending::Answered, Ending::Late, Ending::Outlasted].into_iter().cycle().take(60) {
+            let call = InFlight::begin(load.clone());
+            tokio::time::advance(Duration::from_millis(300)).await;
+            call.ended(ending.untimed(), Duration::from_millis(300));
+        }
+        assert_eq!((load.response(), load.seen(Instant::now()).ejected), (None, None));
+        for _ in 0..5 {
+            InFlight::begin(load.clone()).ended(Ending::Lost.untimed(), Duration::from_millis(300));
+        }
+        assert_eq!(load.seen(Instant::now()).ejected, Some(Ejected::Gone));
     }
 
     #[tokio::test(start_paused = true)]

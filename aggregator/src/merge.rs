@@ -2,6 +2,9 @@
 //! and every retry goes through it, so the outcome cannot depend on which replica answered, on the shape of the tree or
 //! on the order in which replies came.
 //!
+//! One replica's answer settles a shard, whole, so two states of a shard never meet here: a document that one replica has in a newer
+//! form, or deleted, can't stand beside the form that another one has.
+//!
 //! It is right for any subset of replies, none included: what is missing makes totals and facets lower bounds, never
 //! wrong numbers.
 

@@ -129,7 +129,8 @@ impl Searching {
             self.slow.push(self.run.record(decision));
         }
         drop(self.registered);
-        if decision != Decision::Cancelled {
+        // A search that waits on purpose says nothing of how many this node can do.
+        if decision != Decision::Cancelled && !self.run.waits() {
             self.place.place.ended();
         }
         (Ok(reply), None)

@@ -19,6 +19,8 @@ pub const MAX_NODES: usize = 4096;
 pub const MAX_FACETS: usize = 16;
 /// Items of one fetch.
 pub const MAX_FETCH: usize = 1000;
+/// Partitions whose offsets are wanted: as many as a log may have.
+pub const MAX_OFFSETS: usize = 1024;
 /// Length of a session key, bytes.
 pub const MAX_SESSION: usize = 256;
 /// Hops from the root.
@@ -38,6 +40,7 @@ pub fn search(request: &SearchRequest) -> Result<(), Failure> {
     at_most("facets", request.facets.len(), MAX_FACETS)?;
     at_most("sort", request.sort.len(), 8)?;
     at_most("session", request.session.len(), MAX_SESSION)?;
+    at_most("wanted_offsets", request.wanted_offsets.len(), MAX_OFFSETS)?;
     at_most("level", request.level as usize, MAX_LEVEL as usize)?;
     for shard in &request.shards {
         at_most("k", shard.k as usize, MAX_K as usize)?;

@@ -13,7 +13,7 @@ use canopy_common::{
 use canopy_proto::{convert, v1};
 
 use crate::{
-    answer::{Report, coverage::Fetch},
+    answer::{Report, coverage::Fetch, sums},
     error::{Error, Result},
     versions::CorpusState,
 };
@@ -76,7 +76,10 @@ pub fn decision(gathered: &Gathered) -> &'static str {
 
 /// Refuses what is not an answer: nothing answered, or less than the client asked for.
 pub fn judge(coverage: &Coverage, gathered: &Gathered, min_coverage: f64) -> Result<()> {
-    let report = || Box::new(Report::of(coverage, Fetch::default(), false, decision(gathered)));
+    let report = || {
+        let report = Report::of(coverage, Fetch::default(), false, decision(gathered));
+        Box::new(report.beside(sums::overlay(&gathered.shards)))
+    };
     let considered = coverage.documents_searched + coverage.documents_pruned;
     let all_cut_at_nothing =
         considered == 0 && coverage.documents_total > 0 && coverage.cut.len() as u32 == coverage.answered;

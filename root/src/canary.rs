@@ -163,7 +163,7 @@ impl Canary {
 pub fn shape(request: &v1::SearchRequest) -> u64 {
     let mut hash = Fixed::default();
     let some = |count: usize| usize::BITS - count.leading_zeros();
-    (&request.corpus, &request.collapse, request.total).hash(&mut hash);
+    (&request.corpus, &request.collapse, request.total, request.freshness).hash(&mut hash);
     for by in &request.sort {
         (&by.field, by.descending).hash(&mut hash);
     }

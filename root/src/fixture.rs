@@ -71,6 +71,8 @@ pub struct ModelLeaf {
     pub holds: Mutex<Option<(u64, u64)>>,
     /// Calls that run.
     pub running: Arc<AtomicU32>,
+    /// What it says of its overlay: documents, how far it is behind in milliseconds, and whether it lacks some.
+    pub overlay: Mutex<(u64, u64, bool)>,
     /// Searches it saw.
     pub seen: Mutex<Vec<v1::SearchRequest>>,
 }
@@ -93,6 +95,7 @@ impl Drop for Call {
 impl ModelLeaf {
     fn reply(&self, request: &v1::SearchRequest, cut: bool) -> v1::SearchReply {
         let asked = &request.shards[0];
+        let (documents_overlay, lag_ms, stale) = *self.overlay.lock();
         let place = |score: f32, hash: KeyHash| (std::cmp::Reverse(ordered(score)), hash);
         let after = asked
             .after
@@ -105,7 +108,8 @@ impl ModelLeaf {
         found.truncate(asked.k as usize);
         let hits = found.iter().map(|((_, hash), score)| {
             let (key_high, key_low) = hash.parts();
-            v1::Hit { key_high, key_low, score: *score, ..Default::default() }
+            let overlay = documents_overlay > 0;
+            v1::Hit { key_high, key_low, score: *score, overlay, ..Default::default() }
         });
         let count = self.documents.len() as u64;
         let searched = if cut { 0 } else { count };
@@ -116,6 +120,10 @@ impl ModelLeaf {
             omitted_max: 0,
         });
         let reply = v1::ShardReply {
+            documents_overlay,
+            lag_ms,
+            stale,
+            offsets: request.wanted_offsets.clone(),
             outcome: v1::Outcome::Answered as i32,
             cut: if cut { v1::Cut::Deadline } else { v1::Cut::None } as i32,
             version: request.version,
@@ -273,6 +281,8 @@ pub fn manifest(path: &std::path::Path, shards: u32, each: u64) -> Manifest {
         analysis_id: Analyzer::id().to_owned(),
         layouts: vec![Layout::first("main", shards).unwrap()],
         cut: BTreeMap::new(),
+        log: String::new(),
+        whole: false,
         statistics: entry,
         shards: (0..shards).map(shard).collect(),
         languages: BTreeMap::from([("en".to_owned(), documents)]),
@@ -335,6 +345,7 @@ pub fn rows(rows: u32, shards: u32, each: u64, config: RootConfig) -> Tree {
             fetch: Mutex::new(Mood::Answers),
             lost: Mutex::default(),
             holds: Mutex::default(),
+            overlay: Mutex::default(),
             running: Arc::default(),
             seen: Mutex::default(),
         });

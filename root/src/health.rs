@@ -196,6 +196,7 @@ impl Health for RootHealth {
             "draining": self.root.drain.leaving(),
             "corpora": self.root.versions.status(),
             "passed_over": self.root.versions.passed_over(),
+            "newest": self.root.metrics.newest.status(),
             "nodes": self.root.gatherer.loads().status(),
             "hedging": self.root.gatherer.hedging().status(),
             "policies": self.root.gatherer.policies().status(),

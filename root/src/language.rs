@@ -15,7 +15,7 @@ use canopy_format::analysis::Analyzer;
 use canopy_proto::v1::QueryRequest;
 
 use crate::{
-    query::{self, Parsed, QueryContext, Source, dates, languages, suggest},
+    query::{self, Newer, Parsed, QueryContext, Source, dates, languages, suggest},
     versions::CorpusState,
 };
 
@@ -101,6 +101,11 @@ impl Reader {
             time_zone: dates::time_zone(&request.tz)?,
             now_us,
             max_expansions: self.max_expansions,
+            newer: match manifest.whole || !manifest.log.is_empty() {
+                _ if request.freshness == "base" => Newer::None,
+                true => Newer::Are,
+                false => Newer::May,
+            },
         })
     }
 

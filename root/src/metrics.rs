@@ -17,6 +17,10 @@ use crate::{
     timeline::Timeline,
 };
 
+mod newest;
+
+use newest::Newest;
+
 /// The metrics.
 #[derive(Clone)]
 pub struct Metrics {
@@ -25,6 +29,8 @@ pub struct Metrics {
     answers: IntCounterVec,
     coverage: Histogram,
     degraded: IntCounterVec,
+    /// How far answers are behind the log.
+    pub(crate) newest: Newest,
     in_flight: IntGauge,
     /// Newest versions that can't be served, older ones are.
     pub(crate) passed_over: IntGauge,
@@ -62,6 +68,7 @@ impl Metrics {
             ),
             coverage: Histogram::with_opts(coverage.buckets(shares)).expect("metric names are literals"),
             degraded: counters(registry, "canopy_root_degraded_total", "answers by what was cut", "reason"),
+            newest: Newest::new(registry),
             in_flight: gauge(registry, "canopy_root_in_flight", "queries that run now"),
             passed_over: gauge(
                 registry,
@@ -113,6 +120,7 @@ impl Metrics {
         let outcome = if answer.coverage.complete { "complete" } else { "partial" };
         self.answers.with_label_values(&[outcome]).inc();
         self.coverage.observe(answer.coverage.documents.ratio);
+        self.newest.answered(answer);
         for reason in &answer.degraded {
             self.degraded.with_label_values(&[*reason]).inc();
         }

@@ -60,6 +60,7 @@ pub fn assemble(
     let (shown, fetch) = page.fill(hits, documents);
     let cut = sheet.truncated || sheet.spared;
     let report = Report::of(sheet.coverage, fetch, cut, account::decision(gathered));
+    let report = report.beside(sums::overlay(&gathered.shards));
     let signs = Signs {
         gathered,
         coverage: sheet.coverage,
@@ -67,6 +68,7 @@ pub fn assemble(
         truncated: sheet.truncated,
         spared: sheet.spared,
         pinned: corpus.manifest.version,
+        stale: sums::stale(&sheet.request.wanted_offsets, &gathered.shards),
     };
     // Counting ends with the search: a snippet that failed makes no count smaller.
     let counted = sheet.coverage.complete() && !sheet.truncated;

@@ -27,6 +27,7 @@ pub fn search(query_id: QueryId, wanted: &Wanted, parsed: Parsed, pinned: &Pinne
         epoch: routing.epoch.0,
         shards: shards.collect(),
         freshness: wanted.freshness as i32,
+        wanted_offsets: wanted.offsets.clone(),
         stages: Some(wanted.stages.clone()),
         query: Some(parsed.query),
         sort: wanted.sort.clone(),

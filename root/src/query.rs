@@ -107,6 +107,20 @@ pub struct QueryContext<'a> {
     pub now_us: i64,
     /// Terms that one pattern may become.
     pub max_expansions: usize,
+    /// Which words the statistics may not know though documents have them.
+    pub newer: Newer,
+}
+
+/// Documents that are newer than the version, as far as a query may find them. Their words are not in its statistics; a word that
+/// is not gets the frequency 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Newer {
+    /// There are none, or they are not asked for.
+    None,
+    /// There may be: what no document of the version has is looked for all the same, in all its forms.
+    May,
+    /// There are, because the version is of a log: forms that it does not have are looked for beside those that it has.
+    Are,
 }
 
 /// The query as it came in.

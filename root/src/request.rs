@@ -11,7 +11,10 @@ use canopy_common::{
     ids::{QueryId, Version},
     request::Priority,
 };
-use canopy_format::schema::{Kind, Schema};
+use canopy_format::{
+    schema::{Kind, Schema},
+    token::MAX_TOKEN_BYTES,
+};
 use canopy_proto::v1::{self, QueryRequest};
 use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
 
@@ -24,6 +27,7 @@ use crate::{
 };
 
 mod modes;
+mod offsets;
 
 /// Longest filters, bytes together.
 const MAX_FILTER_BYTES: usize = 16 << 10;
@@ -53,6 +57,8 @@ pub struct Wanted {
     pub hedge: Option<v1::HedgeMode>,
     /// How fresh.
     pub freshness: v1::Freshness,
+    /// What shards have to have read of the log first.
+    pub offsets: Vec<v1::PartitionOffset>,
     /// Order.
     pub sort: Vec<v1::SortBy>,
     /// Facets.
@@ -92,6 +98,13 @@ impl Wanted {
         let schema = &corpus.manifest.schema;
         let fingerprint = fingerprint(request);
         let (k, offset, cursor) = page(request, corpus, config, fingerprint)?;
+        let freshness = modes::freshness(&request.freshness)?;
+        let offsets = offsets::wanted(&request.min_offset, freshness, &corpus.manifest)?;
+        // A shard that waits on purpose is no straggler.
+        let completion = match request.completion.as_str() {
+            "" if !offsets.is_empty() => "all",
+            asked => asked,
+        };
         let wanted = Self {
             k,
             offset,
@@ -102,11 +115,12 @@ impl Wanted {
             min_coverage: min_coverage(request.min_coverage)?,
             completion: v1::Completion {
                 min_coverage: request.min_coverage,
-                ..modes::completion(&request.completion, corpus.shards.len())?
+                ..modes::completion(completion, corpus.shards.len())?
             },
             total: modes::total(&request.total)?,
             hedge: modes::hedge(&request.hedge, config.operator_parameters)?,
-            freshness: modes::freshness(&request.freshness)?,
+            freshness,
+            offsets,
             sort: query::sort::parse(&request.sort, schema)?,
             facets: query::facets::parse(&request.facets, config.facet_size, schema)?,
             collapse: query::fields::collapse(&request.collapse, schema)?,
@@ -149,6 +163,7 @@ fn lengths(request: &QueryRequest) -> Result<(), Failure> {
     at_most("q", length(&request.q), query::MAX_TEXT_BYTES as u64)?;
     at_most("query_json", length(&request.query_json), query::MAX_JSON_BYTES as u64)?;
     at_most("session", length(&request.session), canopy_proto::validate::MAX_SESSION as u64)?;
+    at_most("min_offset", length(&request.min_offset), MAX_TOKEN_BYTES as u64)?;
     at_most("min_should_match", u64::from(request.min_should_match), query::MAX_TERMS as u64)?;
     at_most("filter", request.filter.iter().map(|filter| length(filter)).sum(), MAX_FILTER_BYTES as u64)?;
     if !request.q.is_empty() && !request.query_json.is_empty() {
@@ -159,11 +174,6 @@ fn lengths(request: &QueryRequest) -> Result<(), Failure> {
 
 /// What a later part brings is refused by name, never ignored.
 fn features(request: &QueryRequest) -> Result<(), Failure> {
-    if !request.min_offset.is_empty() {
-        let message =
-            "realtime is not enabled here, so there are no write tokens to wait for; leave min_offset out";
-        return Err(not_enabled("min_offset", message));
-    }
     match request.mode.as_str() {
         "" | "text" => Ok(()),
         "vector" | "hybrid" => {
@@ -269,10 +279,12 @@ fn fingerprint(request: &QueryRequest) -> u64 {
         hash.update(&(text.len() as u64).to_le_bytes());
         hash.update(text.as_bytes());
     };
+    // The default in words is the default. A token decides when a page is made, not what follows what.
+    let freshness = if request.freshness == "realtime" { "" } else { request.freshness.as_str() };
+    add(freshness);
     let parts = [
         &request.q,
         &request.query_json,
-        &request.freshness,
         &request.sort,
         &request.collapse,
         &request.profile,

@@ -86,6 +86,13 @@ pub struct Asked {
     pub request: v1::QueryRequest,
 }
 
+impl Asked {
+    /// Whether it wants to wait for what was written: how long it takes says nothing of those who answer.
+    pub fn waits(&self) -> bool {
+        !self.request.min_offset.is_empty()
+    }
+}
+
 /// What is kept of a query for its record: filled as it goes, so that a failed one leaves a trail too.
 pub struct Trail {
     /// Its phases.
@@ -152,7 +159,7 @@ impl Root {
     async fn answer(&self, asked: &Asked, trail: &mut Trail) -> Result<Answer> {
         let (pass, step) = self.enter(asked).await?;
         let result = self.admitted(asked, trail, step).await;
-        teach(pass, &trail.gathered, &result);
+        teach(pass, &trail.gathered, asked, &result);
         result
     }
 
@@ -197,11 +204,12 @@ impl Root {
     }
 }
 
-/// Lets the limit learn from a query that was searched.
-fn teach(pass: Pass, gathered: &Gathered, result: &Result<Answer>) {
+/// Lets the limit learn from a query that was searched. One that waits for offsets takes its time on purpose: only what was
+/// refused below says something.
+fn teach(pass: Pass, gathered: &Gathered, asked: &Asked, result: &Result<Answer>) {
     let searched = matches!(result, Ok(_) | Err(Error::NothingAnswered { .. } | Error::UnderCoverage { .. }));
     match gathered.lesson() {
-        Lesson::Ended if searched => pass.ended(),
+        Lesson::Ended if searched && !asked.waits() => pass.ended(),
         Lesson::Cut if searched => pass.cut(),
         _ => {}
     }

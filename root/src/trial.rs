@@ -193,6 +193,10 @@ impl Root {
         if !(counts(result) || fault == Fault::Refused) || !(comparable || at_fault) {
             return;
         }
+        // Its time is that of the log and not of a version.
+        if asked.waits() && !at_fault {
+            return;
+        }
         let (corpus, took_ms) = (&asked.request.corpus, trail.timeline.took_ms());
         if part == Part::Shadowed {
             if result.is_ok() {

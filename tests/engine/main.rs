@@ -14,6 +14,7 @@ mod levels;
 mod lies;
 mod memory;
 mod narrow;
+mod newer;
 mod pick;
 mod retry;
 mod service;

@@ -85,6 +85,10 @@ pub struct Script {
     pub honours_deadline: bool,
     /// Queue wait it reports, at least.
     pub queue_wait: Duration,
+    /// How long after a search came the offsets that it wants are there; a search waits for three quarters of its time at most.
+    pub behind: Duration,
+    /// Documents of its overlay, per shard.
+    pub overlay: u64,
     /// Whether it says that it is leaving.
     pub draining: bool,
     /// What goes wrong with a search.
@@ -101,6 +105,8 @@ impl Default for Script {
             batch: 4,
             honours_deadline: false,
             queue_wait: Duration::ZERO,
+            behind: Duration::ZERO,
+            overlay: 0,
             draining: false,
             fault: Fault::None,
             fetch: Fault::None,
@@ -193,6 +199,7 @@ struct Walk {
     next: usize,
     ended: bool,
     running: Running,
+    stale: bool,
     workers: Option<Arc<Semaphore>>,
     working: Option<OwnedSemaphorePermit>,
     waited: Duration,
@@ -206,6 +213,7 @@ impl Walk {
             return None;
         }
         if self.next == 0 {
+            self.reach().await;
             if let Some(workers) = self.workers.take() {
                 let came = Instant::now();
                 self.working = workers.acquire_owned().await.ok();
@@ -241,6 +249,29 @@ impl Walk {
         self.ended |= self.next == self.request.shards.len();
         self.lie(&mut reply);
         Some((Ok(reply), self))
+    }
+
+    /// Waits for the offsets that are wanted.
+    async fn reach(&mut self) {
+        if !self.request.wanted_offsets.is_empty() {
+            let most = self.deadline.remaining() / 4 * 3;
+            self.stale = self.script.behind > most;
+            sleep(self.script.behind.min(most)).await;
+        }
+    }
+
+    /// What it says of its overlay; it has read one record of partition 0, and what is wanted once that is there.
+    fn newer(&self, reply: &mut v1::ShardReply) {
+        if self.script.overlay == 0 && self.script.behind.is_zero() && self.request.wanted_offsets.is_empty()
+        {
+            return;
+        }
+        let read = v1::PartitionOffset { partition: 0, offset: 1 };
+        let wanted = self.request.wanted_offsets.iter().filter(|_| !self.stale).copied();
+        reply.offsets = std::iter::once(read).chain(wanted).collect();
+        reply.documents_overlay = self.script.overlay;
+        reply.lag_ms = self.script.behind.as_millis() as u64;
+        reply.stale = self.stale;
     }
 
     fn fail(mut self, class: ErrorClass, why: &str) -> (Result<v1::SearchReply, Failure>, Self) {
@@ -308,6 +339,7 @@ impl Walk {
         let (mut shard_reply, hits) = answer(&self.request, index, shard, version, searched);
         shard_reply.node = self.node.to_string();
         shard_reply.lease = 1;
+        self.newer(&mut shard_reply);
         let k = self.request.shards.iter().map(|shard| shard.k).max().unwrap_or(0) as usize;
         let both = std::mem::take(&mut reply.hits).into_iter().chain(hits).collect();
         reply.hits = best(&self.request, both, k);
@@ -353,6 +385,7 @@ impl SearchNode for ModelLeaf {
             next: 0,
             ended: false,
             running: Running::begin(&self.seen),
+            stale: false,
             workers: self.workers.lock().clone(),
             working: None,
             waited: Duration::ZERO,

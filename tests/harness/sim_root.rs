@@ -123,6 +123,8 @@ fn publish(corpus: &ModelCorpus, dir: &Path) -> VersionStore {
         analysis_id: Analyzer::id().to_owned(),
         layouts: vec![Layout::first("main", corpus.shards.len() as u32).expect("a layout")],
         cut: BTreeMap::new(),
+        log: String::new(),
+        whole: false,
         statistics: entry,
         shards: corpus.shards.iter().enumerate().map(shard).collect(),
         languages: BTreeMap::from([("en".to_owned(), documents)]),

@@ -7,5 +7,6 @@ mod crash;
 mod determinism;
 mod extra_work;
 mod network;
+mod newer;
 mod root;
 mod seeds;

@@ -108,6 +108,8 @@ pub struct Attempt {
     pub branch: usize,
     /// Why it was sent.
     pub kind: Kind,
+    /// It waits for offsets of the log: its time says nothing of its node.
+    pub waits: bool,
     /// It knows its twin.
     pub tied: bool,
     /// Where its time is noted.
@@ -162,7 +164,7 @@ impl Attempt {
     /// Says how its call ended, as far as that tells of the node. Before [`Attempt::end`], once.
     pub fn told(&self, ending: Ending) {
         if let Some(flight) = &self.flight {
-            flight.ended(ending, self.budget);
+            flight.ended(if self.waits { ending.untimed() } else { ending }, self.budget);
         }
     }
 

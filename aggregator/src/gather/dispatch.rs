@@ -207,6 +207,7 @@ impl Run {
             id,
             branch,
             kind,
+            waits: self.hedges.waits,
             tied,
             watched,
             replied: vec![false; shards.len()],

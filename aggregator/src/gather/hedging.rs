@@ -2,6 +2,9 @@
 //!
 //! A branch with shards open after its delay sends another attempt with **only the open shards** to a replica that was
 //! not asked yet, as far as attempts, time and budget allow. What becomes of the slower one is in `losers`.
+//!
+//! A search that wants offsets of the log waits at its leaves on purpose: it is never hedged, whatever it asks for, and its times
+//! enter no record, neither of its class nor of a node. Another replica follows the same log and is not known to be further.
 
 use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc, time::Duration};
 
@@ -50,6 +53,8 @@ pub(super) struct Standing {
 pub(super) struct Hedges {
     pub(super) config: HedgeConfig,
     mode: HedgeMode,
+    /// Its attempts wait on purpose.
+    pub(super) waits: bool,
     /// Extra attempts per shard that this level may send.
     ratio: f64,
     cost: u8,
@@ -61,9 +66,12 @@ impl Hedges {
     /// Of a request that runs under `config`.
     pub fn new(config: &GatherConfig, request: &v1::SearchRequest) -> Self {
         let config = HedgeConfig::from(config);
-        let mode = request.hedge.and_then(HedgeMode::from_wire).unwrap_or(config.mode);
+        let waits = !request.wanted_offsets.is_empty();
+        let asked = request.hedge.and_then(HedgeMode::from_wire);
+        let mode = if waits { HedgeMode::Off } else { asked.unwrap_or(config.mode) };
         Self {
             mode,
+            waits,
             ratio: config.ratio(request.extra_work_ratio),
             cost: policy::cost(request),
             config,
@@ -172,13 +180,13 @@ impl Run {
         if kind.is_hedge() {
             self.engine.hedging.metrics.sent.inc();
         }
-        let class = standing.class.clone().filter(|_| whole);
+        let class = standing.class.clone().filter(|_| whole && !self.hedges.waits);
         Watched::new(self.engine.clone(), class, kind, sent)
     }
 
     /// What an attempt for so many shards of a branch usually takes.
     pub(super) fn usual(&self, branch: usize, shards: usize) -> Option<Duration> {
-        let whole = shards == self.branches[branch].shards.len();
+        let whole = shards == self.branches[branch].shards.len() && !self.hedges.waits;
         let class = self.hedges.branches.get(branch)?.class.as_ref().filter(|_| whole)?;
         class.with(|state| state.usual())
     }

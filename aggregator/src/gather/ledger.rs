@@ -279,7 +279,8 @@ fn bytes(reply: &v1::ShardReply) -> usize {
     let facets = reply.facets.iter().flat_map(|facet| &facet.values);
     let values: usize =
         facets.map(|value| value.len() + mem::size_of::<String>() + mem::size_of::<u64>()).sum();
-    mem::size_of::<v1::ShardReply>() + reply.node.len() + reply.reason.len() + values
+    let offsets = reply.offsets.len() * mem::size_of::<v1::PartitionOffset>();
+    mem::size_of::<v1::ShardReply>() + reply.node.len() + reply.reason.len() + offsets + values
 }
 
 /// A reply made here, for a shard that did not answer; `node` is whom it was asked of, if anyone.

@@ -119,6 +119,11 @@ impl Run {
         run
     }
 
+    /// Whether it waits for offsets of the log.
+    pub fn waits(&self) -> bool {
+        self.hedges.waits
+    }
+
     /// Lets the caller withdraw shards while it runs.
     pub fn withdrawals(&mut self, from: mpsc::Receiver<Withdrawal>) {
         self.withdrawals = Some(from);

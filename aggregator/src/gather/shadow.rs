@@ -91,6 +91,8 @@ impl Run {
             priority: v1::Priority::Batch as i32,
             shards: asking.shards.iter().map(|at| self.request.shards[*at as usize].clone()).collect(),
             remaining_us: (until - now).as_micros() as u64,
+            // How long it takes is compared with others.
+            wanted_offsets: Vec::new(),
             ..self.template.clone()
         };
         self.tail.probes += 1;

@@ -47,6 +47,8 @@ pub struct Documents {
     pub pruned: u64,
     /// (searched + pruned) / total.
     pub ratio: f64,
+    /// Newer than the version, searched beside it; in none of the other numbers.
+    pub overlay: u64,
 }
 
 /// Shards by outcome; the six outcomes add up to `total`.
@@ -117,6 +119,7 @@ impl Report {
                 searched: coverage.documents_searched,
                 pruned: coverage.documents_pruned,
                 ratio: coverage.ratio(),
+                overlay: 0,
             },
             shards: Shards {
                 total: coverage.shards_total,
@@ -133,6 +136,12 @@ impl Report {
             cut: cut(coverage),
             decision,
         }
+    }
+
+    /// The same with so many newer documents.
+    pub fn beside(mut self, overlay: u64) -> Self {
+        self.documents.overlay = overlay;
+        self
     }
 
     /// `searched + pruned` of `total` documents.
@@ -276,6 +285,9 @@ mod tests {
         assert_eq!(report.cut, [CutShards { shard: "main/3".into(), cut: "deadline", count: 1 }]);
         assert_eq!(report.header(), "5/10");
         assert!(!report.complete);
+        let newer = report.clone().beside(7);
+        assert_eq!((newer.header(), newer.documents.overlay), ("5/10".to_owned(), 7));
+        assert_eq!(newer.documents.ratio, report.documents.ratio);
     }
 
     #[test]

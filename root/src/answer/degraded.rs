@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `partial` | documents of some shard are missing, or it kept fewer hits than asked |
 //! | `snippets_skipped` | phase two left hits without a summary, or made no snippets because of load |
+//! | `stale` | a shard lacks newer documents: its log was lost, or the wanted offsets were not reached in time |
 //! | `version_skew` | a shard answered from another version than the pinned one |
 //! | `soft_timeout` | a shard stopped at its time share, or waiting for stragglers ended before the deadline |
 //! | `expansion_truncated` | a prefix, wildcard or fuzzy word stands for more terms than were searched |
@@ -36,6 +37,8 @@ pub struct Signs<'a> {
     pub spared: bool,
     /// The pinned version.
     pub pinned: Version,
+    /// A shard lacks newer documents that it should have.
+    pub stale: bool,
 }
 
 /// The words, in the contract's order.
@@ -51,6 +54,7 @@ pub fn reasons(signs: &Signs<'_>) -> Vec<&'static str> {
     let all = [
         ("partial", !coverage.missing.is_empty() || cut(&[Cut::Hits])),
         ("snippets_skipped", signs.spared || signs.fetch.filled < signs.fetch.wanted),
+        ("stale", signs.stale),
         ("version_skew", skew),
         ("soft_timeout", cut(&[Cut::Deadline, Cut::Anytime]) || stopped_early),
         ("expansion_truncated", signs.truncated || cut(&[Cut::Expansion])),
@@ -76,9 +80,15 @@ mod tests {
         }])
     }
 
+    fn signs<'a>(gathered: &'a Gathered, coverage: &'a Coverage) -> Signs<'a> {
+        let fetch = Fetch { wanted: 1, filled: 1 };
+        let pinned = Version(3);
+        Signs { gathered, coverage, fetch, truncated: false, spared: false, pinned, stale: false }
+    }
+
     fn words(outcome: Outcome, gathered: &Gathered, fetch: Fetch, truncated: bool) -> Vec<&'static str> {
         let coverage = coverage(outcome);
-        reasons(&Signs { gathered, coverage: &coverage, fetch, truncated, spared: false, pinned: Version(3) })
+        reasons(&Signs { fetch, truncated, ..signs(gathered, &coverage) })
     }
 
     #[test]
@@ -99,16 +109,18 @@ mod tests {
     #[test]
     fn snippets_that_were_spared_are_told() {
         let coverage = coverage(Outcome::Answered { searched: 10, pruned: 0, cut: Cut::None });
-        let (gathered, fetch) = (Gathered::default(), Fetch { wanted: 1, filled: 1 });
-        let signs = Signs {
-            gathered: &gathered,
-            coverage: &coverage,
-            fetch,
-            truncated: false,
-            spared: true,
-            pinned: Version(3),
-        };
+        let gathered = Gathered::default();
+        let signs = Signs { spared: true, ..signs(&gathered, &coverage) };
         assert_eq!(reasons(&signs), ["snippets_skipped"]);
+    }
+
+    #[test]
+    fn what_lacks_newer_documents_is_stale_and_whole_all_the_same() {
+        let coverage = coverage(Outcome::Answered { searched: 10, pruned: 0, cut: Cut::None });
+        let gathered = Gathered::default();
+        let signs = Signs { stale: true, ..signs(&gathered, &coverage) };
+        assert_eq!(reasons(&signs), ["stale"]);
+        assert!(coverage.complete());
     }
 
     #[test]

@@ -60,6 +60,16 @@ pub fn lag(shards: &[v1::ShardReply]) -> Lag {
     Lag { min_lag_ms: lags().min().unwrap_or(0), max_lag_ms: lags().max().unwrap_or(0) }
 }
 
+/// Documents newer than the version that were searched beside it.
+pub fn overlay(shards: &[v1::ShardReply]) -> u64 {
+    answered(shards).fold(0, |sum, reply| sum.saturating_add(reply.documents_overlay))
+}
+
+/// Whether a shard lacks newer documents: it says so, or it was asked for offsets by one that knows of none.
+pub fn stale(wanted: &[v1::PartitionOffset], shards: &[v1::ShardReply]) -> bool {
+    answered(shards).any(|reply| reply.stale || !wanted.is_empty() && reply.offsets.is_empty())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -92,5 +102,26 @@ mod tests {
         assert_eq!(versions(5, &shards), Versions { wanted: 5, min: 4, max: 5 });
         assert_eq!(lag(&shards), Lag { min_lag_ms: 0, max_lag_ms: 9 });
         assert_eq!(versions(5, &[shed]), Versions { wanted: 5, min: 5, max: 5 });
+    }
+
+    #[test]
+    fn newer_documents_and_their_lack_count_only_where_a_shard_answered() {
+        let offset = v1::PartitionOffset { partition: 0, offset: 4 };
+        let fresh = v1::ShardReply { documents_overlay: 3, offsets: vec![offset], ..reply(0, false) };
+        let behind = v1::ShardReply { stale: true, ..fresh.clone() };
+        let failed = v1::ShardReply {
+            outcome: v1::Outcome::Failed as i32,
+            stale: true,
+            documents_overlay: 9,
+            ..Default::default()
+        };
+        assert_eq!(overlay(&[fresh.clone(), fresh.clone(), failed.clone()]), 6);
+        let boast = v1::ShardReply { documents_overlay: u64::MAX, ..fresh.clone() };
+        assert_eq!(overlay(&[boast.clone(), boast]), u64::MAX);
+        assert!(!stale(&[], &[fresh.clone(), failed.clone()]));
+        assert!(!stale(&[offset], &[fresh.clone(), failed]));
+        assert!(stale(&[], &[fresh.clone(), behind]));
+        assert!(!stale(&[], &[reply(0, false)]), "a shard without a log");
+        assert!(stale(&[offset], &[fresh, reply(0, false)]), "it does not know what was asked");
     }
 }

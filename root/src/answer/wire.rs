@@ -89,6 +89,7 @@ fn coverage(report: Report) -> v1::AnswerCoverage {
         documents_total: documents.total,
         documents_searched: documents.searched,
         documents_pruned: documents.pruned,
+        documents_overlay: documents.overlay,
         ratio: documents.ratio,
         shards_total: shards.total,
         shards_asked: shards.asked,

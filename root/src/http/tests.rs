@@ -176,9 +176,7 @@ async fn bad_input_is_400_naming_field_and_limit() {
 #[tokio::test(start_paused = true)]
 async fn what_is_not_enabled_says_so() {
     let tree = tree(1, 3, RootConfig::default());
-    for parameter in
-        ["min_offset=3:17", "mode=vector", "mode=hybrid", "hedge=tied", "hedge=factor:3", "version=6"]
-    {
+    for parameter in ["mode=vector", "mode=hybrid", "hedge=tied", "hedge=factor:3", "version=6"] {
         let (response, error) = get(&tree, &format!("/v1/web/search?q=a&{parameter}")).await;
         assert_eq!(response.status(), 400);
         assert_eq!(error["error"]["code"], "FAILED_PRECONDITION", "{parameter}: {error}");
@@ -186,6 +184,7 @@ async fn what_is_not_enabled_says_so() {
     }
     for parameter in [
         "freshness=base",
+        "min_offset=5f:3.17",
         "mode=text",
         "hedge=off",
         "hedge=auto",

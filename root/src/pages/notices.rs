@@ -82,6 +82,7 @@ pub fn list(answer: &Answer) -> Vec<String> {
                 "A word with * or ~ stands for more terms than were searched; only the most frequent were."
                     .to_owned()
             }
+            "stale" => "The newest changes may be missing from these results.".to_owned(),
             "version_skew" => "A part of the results comes from another version of the corpus.".to_owned(),
             "panic" => {
                 "All copies of a part of the corpus are in trouble; it was searched all the same.".to_owned()

@@ -9,12 +9,16 @@
 //! Found terms match with a constant score; they have no frequency of their own in it. A fuzzy word's constant falls
 //! with its edits: 1/2 for one, 1/3 for two, and the word itself scores like any word on top of 1/2. Each distance is
 //! a clause that holds the closer terms, too, so that only a document's closest word counts, however many others it has.
+//!
+//! Words that only newer documents have are in no statistics. A pattern travels as it was typed, and the leaves hold a prefix
+//! against the words of their newer documents, which are few; one that stands for nothing here travels alone. A wildcard or a
+//! fuzzy word stands for words of the version only.
 
 use canopy_format::statistics::{Found, Pattern};
 use canopy_proto::v1::{BoolQuery, ExpandedQuery, Query, query::Node};
 
 use super::{
-    MAX_EXPANDED, MAX_PATTERNS,
+    MAX_EXPANDED, MAX_PATTERNS, Newer,
     target::short,
     words::{Words, bounded},
 };
@@ -72,6 +76,32 @@ impl Words<'_> {
             return should.pop();
         }
         Some(Query { node: Some(Node::Bool(BoolQuery { should, ..BoolQuery::default() })) })
+    }
+
+    /// What a pattern that stands for no word of the version was read as, beside the newer words that it may stand for.
+    pub fn or_newer(
+        &mut self,
+        field: &str,
+        typed: &str,
+        boost: f32,
+        otherwise: Option<Query>,
+    ) -> Option<Query> {
+        let Some(newer) = self.newer(field, typed, boost) else { return otherwise };
+        let Some(otherwise) = otherwise else { return Some(newer) };
+        let should = vec![otherwise, newer];
+        Some(Query { node: Some(Node::Bool(BoolQuery { should, ..BoolQuery::default() })) })
+    }
+
+    fn newer(&mut self, field: &str, typed: &str, boost: f32) -> Option<Query> {
+        let literal = typed.strip_suffix('*').filter(|literal| !literal.contains(['*', '?']))?;
+        let none = self.context.newer == Newer::None || self.patterns >= MAX_PATTERNS;
+        if none || literal.is_empty() || !self.charge(1) {
+            return None;
+        }
+        let prefix = typed.to_owned();
+        let expanded =
+            ExpandedQuery { field: field.to_owned(), boost: bounded(boost), prefix, ..Default::default() };
+        Some(Query { node: Some(Node::Expanded(expanded)) })
     }
 
     fn any_of(&mut self, field: &str, tokens: Vec<String>, typed: &str, boost: f32) -> Option<Query> {

@@ -11,7 +11,7 @@ use canopy_format::{
 use canopy_proto::v1::{Query, query::Node};
 use jiff::tz::TimeZone;
 
-use super::{Parsed, QueryContext, Source, Warning, parse};
+use super::{Newer, Parsed, QueryContext, Source, Warning, parse};
 
 /// (language, title, body).
 pub const PAGES: &[(&str, &str, &str)] = &[
@@ -115,6 +115,7 @@ impl Fixture {
             time_zone: self.zone.clone(),
             now_us: 1_711_886_400_000_000,
             max_expansions: self.max_expansions,
+            newer: Newer::None,
         }
     }
 

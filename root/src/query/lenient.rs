@@ -151,9 +151,21 @@ impl Compiler<'_, '_, '_, '_> {
                 if !typed.is_empty() {
                     self.words.no_expansion(typed);
                 }
-                into.should.extend(self.words.plain(field, words_of(ask), boost));
+                let plain = self.words.plain(field, words_of(ask), boost);
+                into.should.extend(self.beside_newer(field, ask, boost, plain));
             }
         }
+    }
+
+    /// The words that a pattern was read as, beside the newer words that it may stand for: then they are one clause.
+    fn beside_newer(&mut self, field: &str, ask: &Ask<'_>, boost: f32, mut plain: Vec<Plain>) -> Vec<Plain> {
+        let Ask::Pattern(typed) = *ask else { return plain };
+        if plain.len() > 1 {
+            return plain;
+        }
+        let (stop, words) = plain.pop().map_or((false, None), |plain| (plain.stop, Some(plain.query)));
+        let query = self.words.or_newer(field, typed, boost, words);
+        query.map(|query| Plain { stop, ..Plain::new(query) }).into_iter().collect()
     }
 
     /// One clause for all of an atom's words.
@@ -171,7 +183,15 @@ impl Compiler<'_, '_, '_, '_> {
         if !typed.is_empty() {
             self.words.no_expansion(typed);
         }
-        let text = words_of(&atom.ask);
+        let read = self.required(field, words_of(&atom.ask), sign, boost);
+        match atom.ask {
+            Ask::Pattern(typed) => self.words.or_newer(field, typed, boost, read),
+            _ => read,
+        }
+    }
+
+    /// All words of a text: in a row, but where a dictionary may part a document's run otherwise.
+    fn required(&mut self, field: &str, text: &str, sign: Sign, boost: f32) -> Option<Query> {
         if sign == Sign::Not || !text.contains(by_dictionary) {
             return self.words.phrase(field, text, 0, boost);
         }

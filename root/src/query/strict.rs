@@ -235,7 +235,9 @@ impl Reader<'_, '_> {
         }
         if target.is_text() {
             let typed = if prefix { format!("{value}*") } else { value.to_owned() };
-            let found = self.words.pattern(&target.name, &typed, object.boost()?);
+            let boost = object.boost()?;
+            let found = self.words.pattern(&target.name, &typed, boost);
+            let found = found.or_else(|| self.words.or_newer(&target.name, &typed, boost, None));
             return self.or_nothing(found, object.path());
         }
         object.refuse_boost(&target)?;

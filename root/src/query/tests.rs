@@ -4,6 +4,7 @@ mod expansion;
 mod filters;
 mod frequencies;
 mod lenient;
+mod newer;
 mod paste;
 mod properties;
 mod strict;

@@ -1,5 +1,6 @@
 //! Words to the terms that documents have. The analysis gives every word its form in each language of the query; the
-//! statistics say which of them any document has, and only those travel.
+//! statistics say which of them any document has, and only those travel; beside them those that only documents newer than the
+//! version may have (see [`Newer`]).
 //!
 //! One account is kept for the whole query, filters included: words, nodes and tokens stay below what the validator
 //! allows, so that a leaf never refuses what the root made. Over it, a lenient query loses its last words, with a
@@ -12,7 +13,7 @@ use canopy_proto::{
     validate::MAX_NODES,
 };
 
-use super::{MAX_TERMS, QueryContext, Warning, warnings::Warnings};
+use super::{MAX_TERMS, Newer, QueryContext, Warning, warnings::Warnings};
 
 /// Nodes that the frame around the clauses takes (root, filters, their wrapper).
 const FRAME_NODES: usize = 16;
@@ -161,14 +162,13 @@ impl<'c> Words<'c> {
         found
     }
 
-    /// One word: the forms that the corpus has, or its first form when it has none.
+    /// One word: the forms that the corpus has, or its first form when it has none, and those that newer documents may have.
     pub fn term(&mut self, field: &str, word: &Word, boost: f32) -> Option<Query> {
-        let known = word.forms.iter().filter(|form| self.known(field, form));
-        let mut tokens: Vec<String> = known.cloned().collect();
-        if tokens.is_empty() {
-            self.unknown = true;
-            tokens.extend(word.forms.first().cloned());
-        }
+        let (mut tokens, absent): (Vec<String>, Vec<String>) =
+            word.forms.iter().cloned().partition(|form| self.known(field, form));
+        self.unknown |= tokens.is_empty();
+        let kept = self.absent(tokens.is_empty(), absent.len());
+        tokens.extend(absent.into_iter().take(kept));
         if tokens.is_empty() || !self.charge(tokens.len()) {
             return None;
         }
@@ -198,12 +198,11 @@ impl<'c> Words<'c> {
                 alternatives.push(tokens);
             }
         }
-        let (mut kept, unknown): (Vec<_>, Vec<_>) =
+        let (mut kept, absent): (Vec<_>, Vec<_>) =
             alternatives.into_iter().partition(|tokens| tokens.iter().all(|token| self.known(field, token)));
-        if kept.is_empty() {
-            self.unknown = true;
-            kept.extend(unknown.into_iter().next());
-        }
+        self.unknown |= kept.is_empty();
+        let more = self.absent(kept.is_empty(), absent.len());
+        kept.extend(absent.into_iter().take(more));
         kept.truncate((self.room() / words.len()).max(1));
         if kept.is_empty() || !self.charge(kept.len() * words.len()) {
             return None;
@@ -212,6 +211,15 @@ impl<'c> Words<'c> {
             kept.into_iter().map(|tokens| PhraseTokens { tokens, positions: positions.clone() }).collect();
         let phrase = PhraseQuery { field: field.to_owned(), alternatives, slop, boost: bounded(boost) };
         Some(Query { node: Some(Node::Phrase(phrase)) })
+    }
+
+    /// How many of the forms that no document of the version has are looked for; `alone`: it has none of the others either.
+    fn absent(&self, alone: bool, forms: usize) -> usize {
+        match (self.context.newer, alone) {
+            (Newer::Are, _) | (Newer::May, true) => forms,
+            (Newer::None, true) => 1,
+            (Newer::None | Newer::May, false) => 0,
+        }
     }
 
     pub(super) fn known(&self, field: &str, token: &str) -> bool {

@@ -82,7 +82,14 @@ fn the_fingerprint_knows_what_decides_the_order() {
     for change in same {
         assert_eq!(ask(change).unwrap().fingerprint, base);
     }
-    let other: [fn(&mut QueryRequest); 5] = [
+    let same: [fn(&mut QueryRequest); 2] =
+        [|r| r.freshness = "realtime".into(), |r| r.min_offset = "5f:0.7".into()];
+    for change in same {
+        assert_eq!(ask(change).unwrap().fingerprint, base);
+    }
+    let other: [fn(&mut QueryRequest); 7] = [
+        |r| r.freshness = "base".into(),
+        |r| r.freshness = "indexed".into(),
         |r| r.q = "tree".into(),
         |r| r.filter = vec!["lang:en".into()],
         |r| r.sort = "host".into(),
@@ -95,4 +102,18 @@ fn the_fingerprint_knows_what_decides_the_order() {
         assert!(!seen.contains(&print));
         seen.push(print);
     }
+}
+
+#[test]
+fn a_search_that_waits_for_offsets_waits_for_all_shards() {
+    let all = v1::completion::Mode::All as i32;
+    let waiting = ask(|r| r.min_offset = "5f:0.7,1.0".into()).unwrap();
+    assert_eq!(waiting.completion.mode, all);
+    assert_eq!(waiting.offsets, [v1::PartitionOffset { partition: 0, offset: 7 }]);
+    let asked = ask(|r| (r.min_offset, r.completion) = ("5f:0.7".into(), "adaptive".into())).unwrap();
+    assert_eq!(asked.completion.mode, v1::completion::Mode::Adaptive as i32);
+    let there = ask(|r| r.min_offset = "5f:0.0".into()).unwrap();
+    assert_eq!((there.completion.mode == all, there.offsets.len()), (false, 0), "nothing to wait for");
+    assert_eq!(field(ask(|r| r.min_offset = "x".into())), "min_offset");
+    assert_eq!(field(ask(|r| r.min_offset = "5".repeat(40_000))), "min_offset");
 }

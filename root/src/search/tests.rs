@@ -135,3 +135,74 @@ async fn a_thousand_queries_that_leave_while_they_wait_or_run_cost_no_place() {
     assert_eq!((gate.waiting(), gate.admission().in_flight()), (0, 0));
     assert!(metric(&tree, "canopy_root_in_flight 0"));
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_shards_say_of_their_overlays_is_in_the_answer_and_changes_no_account() {
+    let tree = tree(2, 10, config(5, 5));
+    *tree.leaves[0].overlay.lock() = (3, 20, false);
+    *tree.leaves[1].overlay.lock() = (4, 700, false);
+    let fresh = tree.root.search(&asked(&tree, |_| ())).await.unwrap();
+    assert!(fresh.degraded.is_empty() && fresh.coverage.complete, "a lag alone is none");
+    assert_eq!((fresh.offset.min_lag_ms, fresh.offset.max_lag_ms), (20, 700));
+    let documents = fresh.coverage.documents;
+    assert_eq!((documents.total, documents.searched, documents.overlay), (20, 20, 7));
+    assert_eq!(fresh.coverage_header(), "20/20");
+    assert!(fresh.hits.iter().all(|hit| hit.source == "overlay"));
+    assert!(metric(&tree, "canopy_root_lag_max_seconds 0.7"));
+
+    tree.leaves[1].overlay.lock().2 = true;
+    let stale = tree.root.search(&asked(&tree, |_| ())).await.unwrap();
+    assert_eq!(stale.degraded, ["stale"]);
+    assert!(stale.coverage.complete, "everything of the version was searched");
+    assert!(metric(&tree, "canopy_root_stale_answers_total 1"));
+    assert_eq!(
+        tree.root.metrics.newest.status(),
+        serde_json::json!({ "lag_max_ms": 700, "stale_answers": 1 })
+    );
+    let message = v1::QueryAnswer::from(stale);
+    assert_eq!(message.coverage.unwrap().documents_overlay, 7);
+    assert_eq!(message.hits[0].source, "overlay");
+    // Of a shard that did not answer nothing is known.
+    *tree.leaves[1].search.lock() = Mood::Fails(canopy_common::error::ErrorClass::Internal);
+    let partial = tree.root.search(&asked(&tree, |_| ())).await.unwrap();
+    assert_eq!((partial.degraded, partial.coverage.documents.overlay), (vec!["partial"], 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn freshness_and_wanted_offsets_reach_the_leaves() {
+    let tree = tree(1, 10, config(5, 5));
+    for (freshness, wire) in [
+        ("", v1::Freshness::Realtime),
+        ("realtime", v1::Freshness::Realtime),
+        ("indexed", v1::Freshness::Indexed),
+        ("base", v1::Freshness::Base),
+    ] {
+        tree.root.search(&asked(&tree, |request| request.freshness = freshness.into())).await.unwrap();
+        let seen = tree.leaves[0].seen.lock().pop().unwrap();
+        assert_eq!((seen.freshness, seen.wanted_offsets.len()), (wire as i32, 0), "{freshness}");
+    }
+    tree.root.search(&asked(&tree, |request| request.min_offset = "5f:3.17".into())).await.unwrap();
+    let seen = tree.leaves[0].seen.lock().pop().unwrap();
+    assert_eq!(seen.wanted_offsets, [v1::PartitionOffset { partition: 3, offset: 17 }]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cursor_of_one_freshness_is_none_of_another() {
+    let tree = tree(1, 30, config(5, 5));
+    let first = tree.root.search(&asked(&tree, |_| ())).await.unwrap();
+    let cursor = first.next_cursor.unwrap();
+    let next = |freshness: &'static str| {
+        let asked = asked(&tree, |request| {
+            (request.freshness, request.cursor) = (freshness.into(), cursor.clone());
+        });
+        let root = tree.root.clone();
+        async move { root.search(&asked).await }
+    };
+    for same in ["", "realtime"] {
+        assert_eq!(next(same).await.unwrap().hits.len(), 10, "{same}");
+    }
+    for other in ["base", "indexed"] {
+        let failure = next(other).await.unwrap_err().failure();
+        assert_eq!(failure.field.as_deref(), Some("cursor"), "{other}");
+    }
+}

@@ -59,6 +59,7 @@ impl Root {
         let request = QueryRequest {
             version: version.0,
             cursor: String::new(),
+            min_offset: String::new(),
             snippet: Some(false),
             explain: false,
             trace: false,
