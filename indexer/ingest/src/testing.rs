@@ -203,12 +203,8 @@ pub struct Bench {
     pub log: Arc<Memory>,
     /// What it takes.
     pub corpora: Arc<Corpora>,
-    /// The time it goes by.
-    pub clock: Manual,
     /// Its end.
     pub drain: Drain,
-    /// Its metrics.
-    pub telemetry: Telemetry,
     router: Router,
     directory: tempfile::TempDir,
 }
@@ -250,16 +246,16 @@ impl Bench {
         let around = Surroundings {
             config: Arc::new(config),
             max_message: 1 << 20,
-            clock: Arc::new(clock.clone()),
+            clock: Arc::new(clock),
             dice: Dice::seeded(1),
             metrics: Metrics::new(&telemetry.registry),
         };
         let corpora = Arc::new(Corpora::new(store, Arc::new(Given(log.clone())), around));
         corpora.look().await;
         let health = Arc::new(IngestHealth { node: NodeId::from("ingest-1"), corpora: corpora.clone() });
-        let admin = AdminPages { health, telemetry: telemetry.clone(), drain: drain.clone() };
+        let admin = AdminPages { health, telemetry, drain: drain.clone() };
         let app = App { corpora: corpora.clone(), keys, admin, drain: drain.clone(), writers };
-        Self { log, corpora, clock, drain, telemetry, router: http::router(app), directory }
+        Self { log, corpora, drain, router: http::router(app), directory }
     }
 
     /// The corpus.
