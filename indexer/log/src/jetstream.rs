@@ -229,6 +229,7 @@ impl JetStream {
         }
         let oldest_us = tail.peek(end).await?.map_or(0, |item| item.at_us);
         let next = tail.next();
+        let end = end.max(next);
         let mut tails = part.tails.lock();
         if tails.len() >= KEPT {
             tails.remove(0);

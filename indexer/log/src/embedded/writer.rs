@@ -221,6 +221,7 @@ impl Writer {
         self.put(&mut batch.bytes, &batch.ends)?;
         self.core.commits.fetch_add(1, Ordering::Relaxed);
         self.clean = false;
+        self.core.trouble.write().take();
         let mut state = self.core.state.write();
         for (partition, position, slot) in &batch.places {
             if let Some(partition) = state.partitions.get_mut(*partition as usize) {

@@ -5,7 +5,7 @@
 
 use async_nats::jetstream::{
     Context, ErrorCode,
-    context::{GetStreamErrorKind, RequestErrorKind},
+    context::GetStreamErrorKind,
     stream::{self, DiscardPolicy, Info, RetentionPolicy, StorageType, Stream},
 };
 use xxhash_rust::xxh3::Xxh3;
@@ -180,12 +180,4 @@ pub async fn note_erased(context: &Context, config: &Config, info: &Info, erased
     let description = Some(describe(config.partitions, Some(erased)));
     let changed = stream::Config { description, ..info.config.clone() };
     context.update_stream(changed).await.map(drop).map_err(away)
-}
-
-/// Of a failed request: whether it was the server that is away.
-pub fn request_error(kind: &RequestErrorKind, error: &impl std::fmt::Display) -> Error {
-    match kind {
-        RequestErrorKind::TimedOut => Error::Away("no answer in time".to_owned()),
-        _ => away(error),
-    }
 }
