@@ -4,6 +4,11 @@
 //! facets, and keeps the first k in any order. Both ask the mask of hidden documents, both stop when told, and both
 //! say exactly how many documents were considered: those of the finished segments, and in the last one those up to
 //! the last document that was looked at, because documents are visited in order.
+//!
+//! The overlay comes first and is always walked, since it is small and its lengths are not those that block maxima were
+//! chosen for; what it gives raises the floor of the base. Base and overlay are scored by the request's numbers, so a
+//! document has one score wherever it is, and the page does not depend on how a replica cut its overlay into parts.
+//! Base documents and live overlay documents are counted apart.
 
 pub mod exhaustive;
 pub mod facets;
@@ -15,6 +20,7 @@ pub mod sort;
 pub mod top;
 
 use canopy_common::{ids::KeyHash, topk::SortValue};
+use canopy_proto::v1::Freshness;
 use roaring::RoaringBitmap;
 use tantivy::DocId;
 
@@ -40,20 +46,64 @@ pub struct Found {
 /// Hidden documents of one segment.
 #[derive(Clone, Copy)]
 pub struct Mask<'a> {
-    tombstones: Option<&'a RoaringBitmap>,
+    hidden: Option<&'a RoaringBitmap>,
     start: u32,
 }
 
 impl<'a> Mask<'a> {
-    /// The mask of a segment.
-    pub fn of(view: &'a ShardView, segment: &Segment) -> Self {
-        let tombstones = &*view.tombstones;
-        Self { tombstones: (!tombstones.is_empty()).then_some(tombstones), start: segment.start }
+    fn new(hidden: &'a RoaringBitmap, start: u32) -> Self {
+        Self { hidden: (!hidden.is_empty()).then_some(hidden), start }
     }
 
     /// Whether a document is hidden.
     #[inline]
     pub fn hides(&self, doc: DocId) -> bool {
-        self.tombstones.is_some_and(|tombstones| tombstones.contains(self.start + doc))
+        self.hidden.is_some_and(|hidden| hidden.contains(self.start + doc))
+    }
+
+    /// Documents before `end` that are not hidden.
+    pub fn live(&self, end: DocId) -> u64 {
+        let hidden = self.hidden.map_or(0, |all| all.range_cardinality(self.start..self.start + end));
+        u64::from(end).saturating_sub(hidden)
+    }
+}
+
+/// A segment as a search sees it.
+#[derive(Clone, Copy)]
+pub struct Piece<'a> {
+    /// Its number in the view.
+    pub ord: u32,
+    /// Its documents.
+    pub segment: &'a Segment,
+    /// Those that are no more.
+    pub mask: Mask<'a>,
+    /// Of the overlay, not the base.
+    pub overlay: bool,
+}
+
+impl<'a> Piece<'a> {
+    /// The segments of the base.
+    pub fn base(view: &'a ShardView) -> impl Iterator<Item = Self> {
+        let piece = move |(ord, segment): (usize, &'a Segment)| {
+            let mask = Mask::new(&view.tombstones, segment.start);
+            Self { ord: ord as u32, segment, mask, overlay: false }
+        };
+        view.base.segments.iter().enumerate().map(piece)
+    }
+
+    /// The parts of the overlay that a search of this freshness sees.
+    pub fn overlay(view: &'a ShardView, freshness: Freshness) -> impl Iterator<Item = Self> {
+        let parts = view.overlay.parts.iter().zip(view.base.segments.len() as u32..);
+        parts.filter(move |(part, _)| part.seen_by(freshness)).map(|(part, ord)| Self {
+            ord,
+            segment: &part.segment,
+            mask: Mask::new(&part.hidden, 0),
+            overlay: true,
+        })
+    }
+
+    /// Documents that are not hidden.
+    pub fn live(&self) -> u64 {
+        self.mask.live(self.segment.documents())
     }
 }

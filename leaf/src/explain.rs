@@ -27,11 +27,11 @@ pub fn explain(
     stop: &Stop,
 ) -> Result<Option<Value>> {
     let plan = compile(&view.base.schema, &Numbers::new(statistics), query)?;
-    let segment = view.base.segments.get(address.segment_ord as usize);
+    let segment = view.segment(address.segment_ord);
     let segment = segment.ok_or_else(|| Error::invalid("address", "the address is of another version"))?;
     let ticker = Ticker::new(stop);
-    let Some(mut walk) = matcher::open(Context::new(&plan, segment, &ticker, true).in_parts(), &plan.root)?
-    else {
+    let context = Context::new(&plan, segment, &ticker, true).in_overlay(view.is_overlay(address));
+    let Some(mut walk) = matcher::open(context.in_parts(), &plan.root)? else {
         return Ok(None);
     };
     let at = if walk.doc() < address.doc_id { walk.seek(address.doc_id) } else { walk.doc() };

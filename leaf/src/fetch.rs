@@ -2,7 +2,8 @@
 //!
 //! Each item names the view that gave its address (a lease). When that lease is unknown or has ended, the key is looked
 //! up in the pinned version, which finds the same document at another address; when that version is not held either,
-//! the item stays empty and says so. Items are independent: one that can't be read, is too large or came too late never
+//! the item stays empty and says so. A document of the overlay, and one that was replaced or deleted since, is looked up
+//! by its key in the newest state of the shard: what is gone is never shown. Items are independent: one that can't be read, is too large or came too late never
 //! costs the others. The reply has one entry per item, in order, and comes by the deadline with what there is.
 //!
 //! A reply is at most one message: what could never fit is refused before any work, naming the field; an item that

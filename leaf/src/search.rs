@@ -1,5 +1,5 @@
-//! Search at the leaf, the story: find the views, admit, queue, search shard by shard on the leaf's own threads, send
-//! what settles, and at the deadline account for what did not.
+//! Search at the leaf, the story: find the views, wait for the offsets that are wanted, admit, queue, search shard by
+//! shard on the leaf's own threads, send what settles, and at the deadline account for what did not.
 //!
 //! Admission comes before any work, in this order: the adaptive limit of searches at once; the time that is left, when no
 //! thread is idle, against the wait and the work; room in the queue. A refusal settles every shard as shed, with a hint of how
@@ -10,6 +10,7 @@
 //! settles what is open at the deadline, so a stuck thread can't hold an answer back. When the stream is dropped,
 //! running searches are told to stop and waiting ones leave the queue.
 
+mod reach;
 mod work;
 
 use std::{
@@ -29,6 +30,7 @@ use canopy_proto::{
     v1::{Instead, Outcome, SearchReply, SearchRequest},
 };
 use futures::StreamExt;
+use tokio::time::Instant;
 
 use crate::{
     call::{Call, Found, Settled},
@@ -61,6 +63,7 @@ pub fn start(parts: &Arc<Parts>, context: RequestContext, request: SearchRequest
         context,
         pushback: Duration::ZERO,
         place: None,
+        wait_until: None,
     };
     for (index, failure) in refused {
         let mut reply = reply::failed(index, &parts.shards.node.0, &failure);
@@ -78,7 +81,10 @@ pub fn start(parts: &Arc<Parts>, context: RequestContext, request: SearchRequest
         let marked = mark == Some(Mark::Claimed);
         parts.tied(&stream.call, tied, tied.on(Event::Arrives { marked }));
     }
-    stream.admit();
+    stream.wait_until = reach::wait(&stream.call);
+    if stream.wait_until.is_none() {
+        stream.admit();
+    }
     futures::stream::unfold(stream, |mut stream| async move {
         let item = stream.next().await?;
         Some((item, stream))
@@ -129,6 +135,8 @@ struct Stream {
     context: RequestContext,
     pushback: Duration,
     place: Option<Place>,
+    /// It is not admitted yet: its shards have to reach the offsets that it wants.
+    wait_until: Option<Instant>,
     _busy: Busy,
 }
 
@@ -218,7 +226,25 @@ impl Stream {
         self.parts.settle_open(&self.call, &[], |index| reply::unanswered(index, node, outcome, reason))
     }
 
+    /// Waits for the wanted offsets, then queues the call.
+    async fn reach(&mut self, until: Instant) {
+        let (call, cancel) = (&self.call, &self.context.cancel);
+        loop {
+            tokio::select! {
+                biased;
+                () = cancel.cancelled() => break,
+                () = reach::reached(call) => break,
+                () = tokio::time::sleep_until(until) => break,
+                () = call.wake.notified() => if call.all_settled() { break },
+            }
+        }
+        self.admit();
+    }
+
     async fn next(&mut self) -> Option<Result<SearchReply, Failure>> {
+        if let Some(until) = self.wait_until.take() {
+            self.reach(until).await;
+        }
         let mut force = false;
         loop {
             let until = match self.call.find(force) {

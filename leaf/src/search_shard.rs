@@ -4,6 +4,7 @@
 //! Which path: flat unions and intersections of terms, by score, without facets, collapse or cursor, go the pruned way
 //! unless an exact total is asked; everything else, and what is so small that the engine's preparations would cost more
 //! than the walk, goes the exhaustive way. Both give the same list to the bit.
+//! `freshness` says which parts of the overlay are seen; what a newer document replaced stays hidden under any.
 
 use canopy_common::error::Failure;
 use canopy_format::schema::Kind;
@@ -12,7 +13,7 @@ use tokio::time::Instant;
 
 use crate::{
     collect::{
-        Found,
+        Found, Piece,
         exhaustive::{self, Collected, Wanted},
         facets::Facet,
         sort::Sorting,
@@ -107,6 +108,7 @@ fn answer(
     } else {
         v1::Cut::None
     };
+    let base = view.base.segments.len() as u32;
     let offsets = view.offsets.iter().map(|(&partition, &offset)| v1::PartitionOffset { partition, offset });
     let reply = v1::ShardReply {
         shard: shard_index,
@@ -114,12 +116,14 @@ fn answer(
         cut: cut as i32,
         offsets: offsets.collect(),
         documents_searched: done.searched,
+        documents_overlay: done.overlay,
+        stale: view.lag.stale() || !view.reached(&request.wanted_offsets),
         total: done.total,
         total_is_lower_bound: done.at_least,
         facets: done.facets,
         ..Default::default()
     };
-    let hits = done.found.into_iter().map(|found| found.into_hit(shard_index)).collect();
+    let hits = done.found.into_iter().map(|found| found.into_hit(shard_index, base)).collect();
     Ok(ShardResult { hits, reply, failure: None })
 }
 
@@ -144,11 +148,13 @@ fn wanted(view: &ShardView, request: &v1::SearchRequest, shard: &v1::ShardReques
     }
     let facets = Facet::read(schema, &request.facets)?;
     let prior_weight = prior_weight.into();
-    Ok(Wanted { k: shard.k as usize, prior_weight, sorting, after, collapse, facets, enough: None })
+    let (k, freshness) = (shard.k as usize, request.freshness());
+    Ok(Wanted { k, prior_weight, sorting, after, collapse, facets, freshness, enough: None })
 }
 
 impl Found {
-    fn into_hit(self, shard: u32) -> v1::Hit {
+    /// `base`: how many segments the base has.
+    fn into_hit(self, shard: u32, base: u32) -> v1::Hit {
         let (key_high, key_low) = self.key.parts();
         v1::Hit {
             shard,
@@ -157,7 +163,7 @@ impl Found {
             score: self.score,
             sort: self.values.iter().map(convert::sort_value_to_wire).collect(),
             address: ShardView::pack(self.segment, self.doc),
-            overlay: false,
+            overlay: self.segment >= base,
             collapse: self.collapse,
             stage: 0,
         }
@@ -171,6 +177,7 @@ struct Done {
     at_least: bool,
     facets: Vec<v1::FacetCounts>,
     searched: u64,
+    overlay: u64,
     stopped: bool,
 }
 
@@ -198,7 +205,8 @@ fn run(
         if wanted.enough == Some(0) {
             let (found, facets) = (Vec::new(), Vec::new());
             let searched = view.documents();
-            return Ok(Done { found, total: 0, at_least: true, facets, searched, stopped: false });
+            let overlay = Piece::overlay(view, wanted.freshness).map(|piece| piece.live()).sum();
+            return Ok(Done { found, total: 0, at_least: true, facets, searched, overlay, stopped: false });
         }
     }
     let collected = exhaustive::collect(view, plan, &wanted, ticker)?;
@@ -207,7 +215,7 @@ fn run(
 
 impl Done {
     fn of(view: &ShardView, collected: Collected, mode: v1::TotalMode) -> Self {
-        let Collected { found, total, facets, searched, stopped, resume } = collected;
+        let Collected { found, total, facets, searched, overlay, stopped, resume } = collected;
         let exact = !stopped && resume.is_none();
         let (total, at_least) = match mode {
             v1::TotalMode::TotalNone => (0, true),
@@ -216,7 +224,7 @@ impl Done {
         };
         // Stopping because enough was counted is not a cut.
         let searched = if resume.is_some() { view.documents() } else { searched };
-        Self { found, total, at_least, facets, searched, stopped }
+        Self { found, total, at_least, facets, searched, overlay, stopped }
     }
 }
 

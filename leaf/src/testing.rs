@@ -10,10 +10,13 @@ use canopy_common::{
 use canopy_format::schema::{Field, Kind, Schema};
 use canopy_indexer::index_schema::{IndexSchema, STATIC_RANK, tokens::Packed};
 use tantivy::{
-    IndexWriter, TantivyDocument, directory::RamDirectory, indexer::NoMergePolicy, schema::OwnedValue,
+    IndexWriter, Searcher, TantivyDocument, directory::RamDirectory, indexer::NoMergePolicy,
+    schema::OwnedValue,
 };
 
 use crate::view::{Base, ShardView};
+
+pub mod overlay;
 
 /// A document as it is written.
 #[derive(Debug, Clone, Default)]
@@ -96,6 +99,13 @@ pub fn schema() -> Schema {
 
 /// Writes the rows in `segments` segments (in the order given, split evenly).
 pub fn shard(rows: &[Row], segments: usize) -> ShardView {
+    let (searcher, fields) = searcher(rows, segments);
+    let id = ShardId::new("main", 0);
+    let base = Base::open(&id, searcher, fields).expect("base");
+    ShardView::new(id, Version(1), Arc::new(base))
+}
+
+fn searcher(rows: &[Row], segments: usize) -> (Searcher, IndexSchema) {
     let fields = IndexSchema::new(&schema()).expect("schema");
     let index = fields.builder().create_in_dir_ram();
     let mut writer: IndexWriter = index.writer_with_num_threads(1, 64 << 20).expect("writer");
@@ -106,10 +116,7 @@ pub fn shard(rows: &[Row], segments: usize) -> ShardView {
         }
         writer.commit().expect("commit");
     }
-    let searcher = index.reader().expect("reader").searcher();
-    let id = ShardId::new("main", 0);
-    let base = Base::open(&id, searcher, fields).expect("base");
-    ShardView::new(id, Version(1), Arc::new(base))
+    (index.reader().expect("reader").searcher(), fields)
 }
 
 /// Rows in the order of the base's documents (segments may stand in any order).

@@ -11,6 +11,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use canopy_common::ids::{KeyHash, ShardId, Version};
 use canopy_indexer::index_schema::IndexSchema;
+use canopy_proto::v1::PartitionOffset;
 use roaring::RoaringBitmap;
 use tantivy::{DocAddress, DocId, Searcher};
 
@@ -114,6 +115,11 @@ impl ShardView {
         let ord = ord as usize;
         let part = || self.overlay.parts.get(ord - self.base.segments.len());
         self.base.segments.get(ord).or_else(|| part().map(|part| &*part.segment))
+    }
+
+    /// Whether this state holds everything before these offsets; a partition it does not name is at 0.
+    pub fn reached(&self, wanted: &[PartitionOffset]) -> bool {
+        wanted.iter().all(|one| self.offsets.get(&one.partition).copied().unwrap_or(0) >= one.offset)
     }
 
     /// Whether an address is in the overlay.

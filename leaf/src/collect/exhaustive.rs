@@ -9,7 +9,7 @@ use canopy_proto::v1;
 use tantivy::{DocId, TERMINATED};
 
 use super::{
-    Found, Mask,
+    Found, Piece,
     facets::{Facet, SegmentCounts, finish},
     keep::Keep,
     sort::Sorting,
@@ -23,7 +23,7 @@ use crate::{
     },
     rescore::{prior, round},
     stop::Ticker,
-    view::{Segment, ShardView},
+    view::ShardView,
 };
 
 /// What a request wants of a shard.
@@ -41,7 +41,9 @@ pub struct Wanted {
     pub collapse: Option<ValueField>,
     /// Facets.
     pub facets: Vec<Facet>,
-    /// Stop when so many matches were counted.
+    /// Which parts of the overlay.
+    pub freshness: v1::Freshness,
+    /// Stop when so many matches were counted; the overlay is walked to its end.
     pub enough: Option<u64>,
 }
 
@@ -54,36 +56,69 @@ pub struct Collected {
     pub total: u64,
     /// Facets.
     pub facets: Vec<v1::FacetCounts>,
-    /// Documents considered, hidden ones too.
+    /// Base documents considered, hidden ones too.
     pub searched: u64,
+    /// Live overlay documents considered.
+    pub overlay: u64,
     /// Time was up.
     pub stopped: bool,
-    /// Enough matches were counted before the end: (segment, next document).
+    /// Enough matches were counted before the end: (base segment, next document).
     pub resume: Option<(usize, DocId)>,
 }
 
-/// Collects from all segments.
+/// Collects from the overlay, then from the base.
 pub fn collect(view: &ShardView, plan: &Plan, wanted: &Wanted, ticker: &Ticker<'_>) -> Result<Collected> {
     let mut all = Collected::default();
+    let mut counts = walk(Piece::overlay(view, wanted.freshness), plan, wanted, ticker, &mut all)?;
+    let enough = wanted.enough.is_some_and(|enough| all.total >= enough);
+    if enough && !ticker.stopped() {
+        all.resume = Some((0, 0));
+    } else {
+        counts.extend(walk(Piece::base(view), plan, wanted, ticker, &mut all)?);
+    }
+    all.end(wanted, counts, ticker)
+}
+
+/// Collects from the overlay alone.
+pub fn overlay(view: &ShardView, plan: &Plan, wanted: &Wanted, ticker: &Ticker<'_>) -> Result<Collected> {
+    let mut all = Collected::default();
+    let counts = walk(Piece::overlay(view, wanted.freshness), plan, wanted, ticker, &mut all)?;
+    all.end(wanted, counts, ticker)
+}
+
+/// Walks some segments; their facet counts.
+fn walk<'a>(
+    pieces: impl Iterator<Item = Piece<'a>>,
+    plan: &Plan,
+    wanted: &Wanted,
+    ticker: &Ticker<'_>,
+    all: &mut Collected,
+) -> Result<Vec<SegmentCounts>> {
     let mut counts = Vec::new();
-    for (ord, segment) in view.base.segments.iter().enumerate() {
+    for piece in pieces {
         if !ticker.look() {
             break;
         }
-        let mut run = Run::open(wanted, segment, ord)?;
-        run.walk(view, plan, ticker, &mut all)?;
-        all.found.extend(run.keep.found(ord as u32)?);
+        let mut run = Run::open(wanted, piece)?;
+        run.walk(plan, ticker, all)?;
+        all.found.extend(run.keep.found(piece.ord)?);
         counts.push(run.counts);
         if ticker.stopped() || all.resume.is_some() {
             break;
         }
     }
-    all.stopped = ticker.stopped();
-    all.facets = finish(&wanted.facets, counts)?;
-    if view.base.segments.len() > 1 {
-        merge(&mut all.found, wanted);
+    Ok(counts)
+}
+
+impl Collected {
+    fn end(mut self, wanted: &Wanted, counts: Vec<SegmentCounts>, ticker: &Ticker<'_>) -> Result<Self> {
+        self.stopped = ticker.stopped();
+        if counts.len() > 1 {
+            merge(&mut self.found, wanted);
+        }
+        self.facets = finish(&wanted.facets, counts)?;
+        Ok(self)
     }
-    Ok(all)
 }
 
 /// Brings the lists of several segments together.
@@ -106,55 +141,47 @@ impl Found {
 /// One segment's part.
 struct Run<'a> {
     wanted: &'a Wanted,
-    segment: &'a Segment,
-    ord: usize,
+    piece: Piece<'a>,
     counts: SegmentCounts,
     keep: Keep<'a>,
 }
 
 impl<'a> Run<'a> {
-    fn open(wanted: &'a Wanted, segment: &'a Segment, ord: usize) -> Result<Self> {
-        let counts = SegmentCounts::open(&wanted.facets, segment)?;
-        let keep = Keep::open(wanted, segment)?;
-        Ok(Self { wanted, segment, ord, counts, keep })
+    fn open(wanted: &'a Wanted, piece: Piece<'a>) -> Result<Self> {
+        let counts = SegmentCounts::open(&wanted.facets, piece.segment)?;
+        let keep = Keep::open(wanted, piece.segment)?;
+        Ok(Self { wanted, piece, counts, keep })
     }
 
-    fn walk(
-        &mut self,
-        view: &ShardView,
-        plan: &Plan,
-        ticker: &Ticker<'_>,
-        all: &mut Collected,
-    ) -> Result<()> {
+    fn walk(&mut self, plan: &Plan, ticker: &Ticker<'_>, all: &mut Collected) -> Result<()> {
+        let Piece { segment, overlay, .. } = self.piece;
         let scoring = self.wanted.k > 0;
-        let walk = matcher::open(Context::new(plan, self.segment, ticker, scoring), &plan.root)?;
+        let walk =
+            matcher::open(Context::new(plan, segment, ticker, scoring).in_overlay(overlay), &plan.root)?;
         if ticker.stopped() {
             return Ok(());
         }
-        let mask = Mask::of(view, self.segment);
         let mut considered = 0;
         if let Some(walk) = walk {
             considered = if self.wanted.sorting.by_score() || !scoring {
-                self.batches(walk, mask, ticker, all)
+                self.batches(walk, ticker, all)
             } else {
-                self.singles(walk, mask, ticker, all)
+                self.singles(walk, ticker, all)
             };
         }
-        if all.resume.is_none() {
-            all.searched += u64::from(if ticker.stopped() { considered } else { self.segment.documents() });
+        let end = if ticker.stopped() { considered } else { segment.documents() };
+        if overlay {
+            all.overlay += self.piece.mask.live(end);
+        } else if all.resume.is_none() {
+            all.searched += u64::from(end);
         }
         Ok(())
     }
 
     /// Takes the matches in batches with their sums; the end of what was considered. A batch that the ticker cut short
     /// is thrown away whole.
-    fn batches(
-        &mut self,
-        mut walk: Walk<'_>,
-        mask: Mask<'_>,
-        ticker: &Ticker<'_>,
-        all: &mut Collected,
-    ) -> DocId {
+    fn batches(&mut self, mut walk: Walk<'_>, ticker: &Ticker<'_>, all: &mut Collected) -> DocId {
+        let Piece { segment, mask, .. } = self.piece;
         let scoring = self.wanted.k > 0;
         let mut batch = Batch::new(scoring);
         let mut considered = 0;
@@ -165,7 +192,7 @@ impl<'a> Run<'a> {
             }
             for (doc, sum) in batch.iter().filter(|(doc, _)| !mask.hides(*doc)) {
                 if scoring {
-                    let score = round(sum + prior(self.segment, doc, self.wanted.prior_weight));
+                    let score = round(sum + prior(segment, doc, self.wanted.prior_weight));
                     if score >= self.keep.least {
                         self.keep.offer(doc, score, &mut || Some(score));
                     }
@@ -179,14 +206,9 @@ impl<'a> Run<'a> {
     }
 
     /// Takes the matches one by one, scoring only those that enter.
-    fn singles(
-        &mut self,
-        mut walk: Walk<'_>,
-        mask: Mask<'_>,
-        ticker: &Ticker<'_>,
-        all: &mut Collected,
-    ) -> DocId {
-        let (segment, prior_weight) = (self.segment, self.wanted.prior_weight);
+    fn singles(&mut self, mut walk: Walk<'_>, ticker: &Ticker<'_>, all: &mut Collected) -> DocId {
+        let Piece { segment, mask, .. } = self.piece;
+        let prior_weight = self.wanted.prior_weight;
         let mut considered = 0;
         let mut doc = walk.doc();
         while doc != TERMINATED {
@@ -212,8 +234,8 @@ impl<'a> Run<'a> {
     fn count(&mut self, doc: DocId, all: &mut Collected) -> bool {
         all.total += 1;
         self.counts.count(doc);
-        if Some(all.total) == self.wanted.enough {
-            all.resume = Some((self.ord, doc + 1));
+        if !self.piece.overlay && Some(all.total) == self.wanted.enough {
+            all.resume = Some((self.piece.ord as usize, doc + 1));
         }
         all.resume.is_some()
     }

@@ -159,7 +159,7 @@ impl ColumnCounts {
 
 /// The facets of a shard, from the counts of its segments.
 pub fn finish(facets: &[Facet], segments: Vec<SegmentCounts>) -> Result<Vec<v1::FacetCounts>> {
-    let mut by_facet: Vec<Vec<(FieldColumn, Vec<(u64, u64)>)>> = facets.iter().map(|_| Vec::new()).collect();
+    let mut by_facet: Vec<Vec<Source>> = facets.iter().map(|_| Vec::new()).collect();
     for segment in segments {
         for (sources, columns) in by_facet.iter_mut().zip(segment.facets) {
             sources.extend(columns.into_iter().map(|c| (c.column, c.counts.into_vec(c.lowest))));
@@ -174,16 +174,13 @@ pub fn finish(facets: &[Facet], segments: Vec<SegmentCounts>) -> Result<Vec<v1::
 }
 
 type Rows = Vec<(String, u64)>;
+type Source = (FieldColumn, Vec<(u64, u64)>);
 
 /// The values with the largest counts (then in order of their text), and the largest count left out.
-fn top(limit: usize, mut sources: Vec<(FieldColumn, Vec<(u64, u64)>)>) -> Result<(Rows, u64)> {
+fn top(limit: usize, mut sources: Vec<Source>) -> Result<(Rows, u64)> {
     sources.retain(|(_, counts)| !counts.is_empty());
-    if let [(column, counts)] = sources.as_mut_slice()
-        && column.words.is_some()
-    {
-        // Ordinals are in the order of the text, so only the words that travel are read.
-        let omitted = cut(counts, limit, std::cmp::Ord::cmp);
-        return Ok((texts(column, counts)?, omitted));
+    if sources.iter().all(|(column, _)| column.words.is_some()) {
+        return words(limit, sources);
     }
     let mut sums = BTreeMap::new();
     for (column, counts) in &sources {
@@ -194,6 +191,40 @@ fn top(limit: usize, mut sources: Vec<(FieldColumn, Vec<(u64, u64)>)>) -> Result
     let mut rows: Rows = sums.into_iter().collect();
     let omitted = cut(&mut rows, limit, std::cmp::Ord::cmp);
     Ok((rows, omitted))
+}
+
+/// The same for text. Everything is counted by the ordinals of the segment with the most values, so that of its words
+/// only those are read that travel: ordinals are in the order of the text. The other segments' are few.
+fn words(limit: usize, mut sources: Vec<Source>) -> Result<(Rows, u64)> {
+    sources.sort_by_key(|(_, counts)| std::cmp::Reverse(counts.len()));
+    let mut sources = sources.into_iter();
+    let Some((column, mut counts)) = sources.next() else { return Ok((Rows::new(), 0)) };
+    let (mut known, mut other) = (BTreeMap::new(), BTreeMap::new());
+    for (source, its) in sources {
+        for (text, count) in texts(&source, &its)? {
+            match column.ord(&text)? {
+                Some(ord) => *known.entry(ord).or_insert(0) += count,
+                None => *other.entry(text).or_insert(0) += count,
+            }
+        }
+    }
+    let mut uncounted = Vec::new();
+    for (ord, count) in known {
+        let at = counts.binary_search_by_key(&ord, |row| row.0).ok();
+        match at.and_then(|at| counts.get_mut(at)) {
+            Some(row) => row.1 += count,
+            None => uncounted.push((ord, count)),
+        }
+    }
+    counts.extend(uncounted);
+    let omitted = cut(&mut counts, limit, std::cmp::Ord::cmp);
+    let mut rows = texts(&column, &counts)?;
+    if other.is_empty() {
+        return Ok((rows, omitted));
+    }
+    rows.extend(other);
+    let more = cut(&mut rows, limit, std::cmp::Ord::cmp);
+    Ok((rows, omitted.max(more)))
 }
 
 /// Sorts by count, then by value, and cuts; the largest count that was cut off.

@@ -8,7 +8,7 @@
 
 use tantivy::{DocId, Score, postings::TermInfo};
 
-use super::{Found, Mask, page::Page};
+use super::{Found, Mask, Piece, page::Page};
 use crate::{
     error::{Error, Result},
     query::{
@@ -46,14 +46,14 @@ pub struct Request<'a> {
 pub struct Pruned {
     /// First comes first.
     pub found: Vec<Found>,
-    /// Documents considered.
+    /// Base documents considered.
     pub searched: u64,
     /// Time was up.
     pub stopped: bool,
 }
 
-/// Searches all segments; `known` are documents with their final scores, all those before `start` (segment, document)
-/// that can matter.
+/// Searches all segments of the base; `known` are documents with their final scores, all those before `start` (segment, document)
+/// that can matter: the overlay's among them.
 pub fn collect(
     view: &ShardView,
     request: &Request<'_>,
@@ -64,7 +64,8 @@ pub fn collect(
     let weight = weight(&view.base.searcher, request.plan, request.flat, request.leaves)?;
     let mut page = Page::new(request.k, known);
     let mut searched = 0;
-    for (ord, segment) in view.base.segments.iter().enumerate() {
+    for piece in Piece::base(view) {
+        let (ord, segment) = (piece.ord as usize, piece.segment);
         if ord < start.0 {
             searched += u64::from(segment.documents());
             continue;
@@ -73,7 +74,7 @@ pub fn collect(
             break;
         }
         let from = if ord == start.0 { start.1 } else { 0 };
-        let mut run = Run::open(view, request, segment, ord, from, &mut page)?;
+        let mut run = Run::open(request, piece, from, &mut page)?;
         let walked = weight.for_each_pruning(run.threshold, &segment.reader, &mut |doc, score| {
             run.offer(doc, score, ticker)
         });
@@ -122,21 +123,17 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    fn open(
-        view: &'a ShardView,
-        request: &'a Request<'a>,
-        segment: &'a Segment,
-        ord: usize,
-        from: DocId,
-        page: &'a mut Page,
-    ) -> Result<Self> {
-        let slack =
-            *request.slack.get(ord).ok_or_else(|| Error::invalid("view", "a segment has no slack"))?;
+    fn open(request: &'a Request<'a>, piece: Piece<'a>, from: DocId, page: &'a mut Page) -> Result<Self> {
+        let Piece { ord, segment, mask, .. } = piece;
+        let slack = *request
+            .slack
+            .get(ord as usize)
+            .ok_or_else(|| Error::invalid("view", "a segment has no slack"))?;
         Ok(Self {
             request,
             segment,
-            ord: ord as u32,
-            mask: Mask::of(view, segment),
+            ord,
+            mask,
             threshold: slack.threshold(page.floor),
             slack,
             limit: WAITING.max(request.k.saturating_mul(4)),

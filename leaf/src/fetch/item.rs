@@ -14,7 +14,7 @@ use super::{
     Fetch,
     source::{self, Source},
 };
-use crate::{error::Result, explain, node::Parts, shards::Serving};
+use crate::{error::Result, explain, node::Parts, shards::Serving, view::ShardView};
 
 /// The field that snippets are cut from, when the schema has it.
 pub const BODY: &str = "body";
@@ -28,25 +28,35 @@ pub fn empty(reason: impl Into<String>) -> FetchedDocument {
 
 /// Fetches one item; never fails, an item that can't be filled says why.
 pub fn fill(parts: &Arc<Parts>, fetch: &Fetch, item: &FetchItem) -> FetchedDocument {
-    let found = match find(parts, fetch, item) {
-        Ok(Some(found)) => found,
-        Ok(None) => return empty("the version has no document with this key"),
+    let Place { serving, view, address } = match find(parts, fetch, item) {
+        Ok(Ok(found)) => found,
+        Ok(Err(gone)) => return empty(gone),
         Err(failure) => return empty(failure.message),
     };
-    let (serving, address) = found;
-    let read = read(fetch, &serving, address).map_err(Failure::from);
+    let read = read(fetch, &view, address).map_err(Failure::from);
     match parts.shards.judge(&serving, read.as_ref().err()) {
         Some(failure) => empty(failure.message),
         None => read.unwrap_or_else(|failure| empty(failure.message)),
     }
 }
 
-/// The view and place of an item: by its lease and address when they are this node's, else by its key.
+/// Where an item is.
+struct Place {
+    serving: Arc<Serving>,
+    view: Arc<ShardView>,
+    address: DocAddress,
+}
+
+const NONE: &str = "the version has no document with this key";
+const DELETED: &str = "the document was deleted since it was found";
+
+/// The view and place of an item. A base document that is still live is read where it was found, when that is this node;
+/// anything else is looked up by its key, which finds the newest. The inner error says why there is nothing.
 fn find(
     parts: &Arc<Parts>,
     fetch: &Fetch,
     item: &FetchItem,
-) -> std::result::Result<Option<(Arc<Serving>, DocAddress)>, Failure> {
+) -> std::result::Result<std::result::Result<Place, &'static str>, Failure> {
     let key = KeyHash::from_parts(item.key_high, item.key_low);
     let version = Version(fetch.request.version);
     let own = *item.node == *parts.shards.node.0;
@@ -56,23 +66,27 @@ fn find(
             && serving.version == version
             && serving.shard.to_string() == item.shard
     });
-    if let Some(serving) = leased
-        && let Some(address) = serving.view().unpack(item.address)
-        && serving.view().key_at(address) == Some(key)
-    {
-        return Ok(Some((serving, address)));
+    if let Some(serving) = &leased {
+        let view = serving.view();
+        let found = view.unpack(item.address).filter(|address| !view.is_overlay(*address));
+        if let Some(address) = found.filter(|at| view.key_at(*at) == Some(key) && !view.hides(*at)) {
+            return Ok(Ok(Place { serving: serving.clone(), view, address }));
+        }
     }
+    let why = if leased.is_some() { DELETED } else { NONE };
     let snapshot = parts.shards.directory.snapshot();
-    let serving = parts.shards.find(&snapshot, &fetch.request.corpus, version, &item.shard)?;
-    let address = serving.view().find(key).map_err(Failure::from);
+    // One that is served is newer than one that is only held for its leases.
+    let served = parts.shards.find(&snapshot, &fetch.request.corpus, version, &item.shard);
+    let serving = served.or_else(|failure| leased.ok_or(failure))?;
+    let view = serving.view();
+    let address = view.find(key).map_err(Failure::from);
     match parts.shards.judge(&serving, address.as_ref().err()) {
         Some(failure) => Err(failure),
-        None => Ok(address?.map(|address| (serving, address))),
+        None => Ok(address?.map(|address| Place { serving, view, address }).ok_or(why)),
     }
 }
 
-fn read(fetch: &Fetch, serving: &Serving, address: DocAddress) -> Result<FetchedDocument> {
-    let view = &serving.view();
+fn read(fetch: &Fetch, view: &ShardView, address: DocAddress) -> Result<FetchedDocument> {
     let bytes = source::read(view, address)?;
     let source = Source::parse(view, &bytes)?;
     let schema = &view.base.schema.schema;

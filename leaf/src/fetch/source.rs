@@ -20,8 +20,15 @@ use crate::{
 
 /// Reads the stored source at an address of this view.
 pub fn read(view: &ShardView, address: DocAddress) -> Result<Vec<u8>> {
-    let document: TantivyDocument =
-        view.base.searcher.doc(address).map_err(Error::engine("read stored document"))?;
+    let step = "read stored document";
+    let document: TantivyDocument = if view.is_overlay(address) {
+        let segment = view.segment(address.segment_ord);
+        let segment = segment.ok_or_else(|| Error::invalid("address", "the view has no such segment"))?;
+        let store = segment.reader.get_store_reader(1).map_err(Error::engine(step))?;
+        store.get(address.doc_id).map_err(Error::engine(step))?
+    } else {
+        view.base.searcher.doc(address).map_err(Error::engine(step))?
+    };
     let source = document
         .iter_fields_and_values()
         .find(|(field, _)| *field == view.base.schema.source)

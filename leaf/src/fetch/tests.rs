@@ -13,6 +13,8 @@ use crate::{
     node::{LeafNode, Parts},
 };
 
+mod overlay;
+
 const LONG: Duration = Duration::from_secs(30);
 
 fn by() -> SnippetBy {

@@ -2,6 +2,7 @@
 //!
 //! A single term is its postings. Several are collected into a bitmap of the segment's documents first: one pass over
 //! the postings, no heap of cursors, and the pass can be stopped. The engine's own queries of this kind can't be.
+//! In the overlay a prefix also stands for the words that came with it, which no statistics know yet.
 
 use serde_json::json;
 use tantivy::{DocId, DocSet, TERMINATED, postings::SegmentPostings, schema::IndexRecordOption};
@@ -17,8 +18,11 @@ use crate::{
 
 /// Opens the walk.
 pub fn open<'a>(context: Context<'a>, any: &'a AnyOf) -> Result<Option<Walk<'a>>> {
-    let Some(field) = any.terms.first().map(tantivy::Term::field) else { return Ok(None) };
-    let postings = context.segment.postings(field)?;
+    let newer = context.overlay && !any.prefix.is_empty();
+    if any.terms.is_empty() && !newer {
+        return Ok(None);
+    }
+    let postings = context.segment.postings(any.on)?;
     let step = "read postings";
     let mut found = Vec::with_capacity(any.terms.len());
     for term in &any.terms {
@@ -26,6 +30,17 @@ pub fn open<'a>(context: Context<'a>, any: &'a AnyOf) -> Result<Option<Walk<'a>>
             return Ok(None);
         }
         found.extend(postings.get_term_info(term).map_err(Error::engine(step))?);
+    }
+    if newer {
+        // All of them, so that replicas that cut their overlays differently agree; the ticker bounds it.
+        let terms = postings.terms().range().ge(any.prefix.as_bytes()).into_stream();
+        let mut terms = terms.map_err(Error::engine(step))?;
+        while terms.advance() && terms.key().starts_with(any.prefix.as_bytes()) {
+            if !context.ticker.tick(64) {
+                return Ok(None);
+            }
+            found.push(terms.value().clone());
+        }
     }
     if let [only] = found.as_slice() {
         let postings = postings.read_postings_from_terminfo(only, IndexRecordOption::Basic);

@@ -4,7 +4,7 @@
 //! bounded, whatever the message says. Order of the scoring leaves is that of the message; simplification never changes
 //! it.
 
-use canopy_format::schema::Kind;
+use canopy_format::{analysis::Analyzer, schema::Kind};
 use canopy_indexer::index_schema::IndexSchema;
 use canopy_proto::{v1, validate};
 use tantivy::{Term, schema::Field};
@@ -66,7 +66,8 @@ impl Compiler<'_> {
                 for value in &keyword.values {
                     terms.extend(field.terms(self.schema, &field.scalar(Some(value))?));
                 }
-                Ok(Node::AnyOf(AnyOf { field: keyword.field.clone(), terms, score: 0.0 }))
+                let (on, name) = (field.field, keyword.field.clone());
+                Ok(Node::AnyOf(AnyOf { field: name, on, terms, prefix: String::new(), score: 0.0 }))
             }
             Some(Wire::Bool(bool)) => self.bool(bool),
         }
@@ -124,12 +125,12 @@ impl Compiler<'_> {
     fn expanded(&mut self, query: &v1::ExpandedQuery) -> Result<Node> {
         let score = boost(&query.field, query.boost)?;
         let keyword = self.schema.values.get(&query.field).filter(|(kind, _)| *kind == Kind::Keyword);
-        let field = match keyword {
-            Some((_, field)) => *field,
-            None => text_field(self.schema, &query.field)?,
+        let (field, prefix) = match keyword {
+            Some((_, field)) => (*field, String::new()),
+            None => (text_field(self.schema, &query.field)?, prefix(&query.prefix)),
         };
         let terms = query.tokens.iter().map(|token| Term::from_field_text(field, token)).collect();
-        Ok(Node::AnyOf(AnyOf { field: query.field.clone(), terms, score }))
+        Ok(Node::AnyOf(AnyOf { field: query.field.clone(), on: field, terms, prefix, score }))
     }
 
     fn bool(&mut self, query: &v1::BoolQuery) -> Result<Node> {
@@ -155,6 +156,12 @@ impl Compiler<'_> {
         }
         Ok(Node::Bool(bool))
     }
+}
+
+/// What terms begin with under a pattern as it was typed; empty for patterns of other shapes.
+fn prefix(typed: &str) -> String {
+    let literal = typed.strip_suffix('*').filter(|literal| !literal.contains(['*', '?']));
+    literal.map_or_else(String::new, |literal| Analyzer::new().fold(literal))
 }
 
 fn boost(field: &str, boost: f32) -> Result<f32> {

@@ -119,12 +119,19 @@ pub struct Context<'a> {
     pub scoring: bool,
     /// Whether nothing else adds to a document's sum before this walk, so that it may add several parts at once.
     pub first: bool,
+    /// The segment is of an overlay, so it may have words that the statistics do not know.
+    pub overlay: bool,
 }
 
 impl<'a> Context<'a> {
     /// A context for the walk of a plan over a segment.
     pub fn new(plan: &'a Plan, segment: &'a Segment, ticker: &'a Ticker<'a>, scoring: bool) -> Self {
-        Self { segment, fields: &plan.fields, ticker, scoring, first: true }
+        Self { segment, fields: &plan.fields, ticker, scoring, first: true, overlay: false }
+    }
+
+    /// The same for a segment of the overlay, if it is one.
+    pub fn in_overlay(self, overlay: bool) -> Self {
+        Self { overlay, ..self }
     }
 
     /// The same without scores.

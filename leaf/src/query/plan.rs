@@ -1,7 +1,7 @@
 //! A compiled query: fields resolved, weights computed, shapes simplified. Immutable while it runs.
 
 use canopy_proto::v1;
-use tantivy::Term;
+use tantivy::{Term, schema::Field};
 
 use super::{fields::ValueField, interval::Interval, numbers::TextNumbers};
 
@@ -75,8 +75,12 @@ pub struct Phrase {
 pub struct AnyOf {
     /// Name of the field, for explanations.
     pub field: String,
+    /// The engine's field.
+    pub on: Field,
     /// The terms.
     pub terms: Vec<Term>,
+    /// In the overlay all terms that begin with it count too: those that the statistics do not know yet. Empty: none.
+    pub prefix: String,
     /// Added to the score of a document with any of them.
     pub score: f32,
 }

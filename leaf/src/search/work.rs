@@ -6,7 +6,10 @@ use std::{
     sync::Arc,
 };
 
-use canopy_common::error::{ErrorClass, Failure};
+use canopy_common::{
+    clock::{self, WallClock},
+    error::{ErrorClass, Failure},
+};
 use canopy_proto::v1::{Outcome, ShardReply, Span};
 use tokio::time::Instant;
 
@@ -84,6 +87,7 @@ fn search_one(parts: &Arc<Parts>, call: &Arc<Call>, target: &Target) {
     }
     parts.metrics.service.observe(took.as_secs_f64());
     let mut settled = judged(parts, call, target, result);
+    settled.reply.lag_ms = view.lag.ms(clock::System.now_us());
     settled.reply.queue_us = begun_us;
     settled.reply.search_us = took.as_micros() as u64;
     if call.request.trace {

@@ -1,7 +1,10 @@
 //! Which way a flat query goes, and the pruned way.
 //!
 //! A bounded total counts to [`BOUND`]. For a union the largest term proves it or the whole is small; an intersection is
-//! walked until enough matches were seen, and the engine takes over from there with the page so far.
+//! walked until enough matches were seen, and the engine takes over from there with the page so far. So is a union when
+//! its largest term could have all its documents above the bound among the hidden ones.
+//!
+//! The overlay is walked before the base: its matches are added to the total, and the best of them are the page so far.
 
 use canopy_proto::v1;
 use tantivy::postings::TermInfo;
@@ -44,8 +47,17 @@ pub(super) struct Path<'a> {
     slack: Vec<Slack>,
     /// Per segment, where the postings of each leaf are.
     terms: Vec<Vec<Option<TermInfo>>>,
-    /// Matches, where the postings tell without a walk: (value, more than that).
-    total: Option<(u64, bool)>,
+    matches: Matches,
+}
+
+/// What the postings tell of the base's matches without a walk.
+#[derive(Debug, Clone, Copy)]
+enum Matches {
+    NotAsked,
+    Exactly(u64),
+    AboveBound,
+    /// Nothing: it is walked until enough were seen.
+    Unknown,
 }
 
 impl<'a> Path<'a> {
@@ -82,12 +94,14 @@ impl<'a> Path<'a> {
         if work <= small || work > limit || !counts_allow(flat, &postings, hidden, mode) {
             return Ok(None);
         }
-        let total = match (mode, leaves.len()) {
-            (v1::TotalMode::TotalNone, _) => Some((0, true)),
-            (v1::TotalMode::TotalExact, _) => Some((sum, false)),
-            (v1::TotalMode::TotalBounded, 1) if hidden == 0 => Some((sum.min(BOUND), sum > BOUND)),
-            (v1::TotalMode::TotalBounded, 2..) if flat == Flat::And => None,
-            (v1::TotalMode::TotalBounded, _) => Some((BOUND, true)),
+        let most = postings.iter().copied().max().unwrap_or(0);
+        let matches = match (mode, leaves.len()) {
+            (v1::TotalMode::TotalNone, _) => Matches::NotAsked,
+            (v1::TotalMode::TotalExact, _) => Matches::Exactly(sum),
+            (v1::TotalMode::TotalBounded, 1) if hidden == 0 => Matches::Exactly(sum),
+            (v1::TotalMode::TotalBounded, 2..) if flat == Flat::And => Matches::Unknown,
+            (v1::TotalMode::TotalBounded, _) if most.saturating_sub(hidden) > BOUND => Matches::AboveBound,
+            (v1::TotalMode::TotalBounded, _) => Matches::Unknown,
         };
         let prior = |max: f64| if wanted.prior_weight > 0.0 { wanted.prior_weight * max } else { 0.0 };
         let mut slack = Vec::with_capacity(view.base.segments.len());
@@ -97,7 +111,7 @@ impl<'a> Path<'a> {
                 None => return Ok(None),
             }
         }
-        Ok(Some(Self { flat, leaves, slack, terms, total }))
+        Ok(Some(Self { flat, leaves, slack, terms, matches }))
     }
 
     pub fn run(
@@ -108,15 +122,17 @@ impl<'a> Path<'a> {
         mode: v1::TotalMode,
         ticker: &Ticker<'_>,
     ) -> Result<Done> {
-        let (mut known, mut start) = (Vec::new(), (0, 0));
-        let mut total = self.total;
-        if total.is_none() {
+        let mut start = (0, 0);
+        let collected = if matches!(self.matches, Matches::Unknown) {
             wanted.enough = Some(BOUND + 1);
             let collected = exhaustive::collect(view, plan, &wanted, ticker)?;
             let Some(resume) = collected.resume else { return Ok(Done::of(view, collected, mode)) };
-            (known, start) = (collected.found, resume);
-            total = Some((BOUND, true));
-        }
+            start = resume;
+            collected
+        } else {
+            exhaustive::overlay(view, plan, &wanted, ticker)?
+        };
+        let newer = collected.total;
         let Wanted { k, prior_weight, .. } = wanted;
         let request = Request {
             plan,
@@ -127,23 +143,28 @@ impl<'a> Path<'a> {
             slack: &self.slack,
             terms: &self.terms,
         };
-        let done = pruned::collect(view, &request, known, start, ticker)?;
-        let (total, more) = total.unwrap_or((0, true));
-        let at_least = more || done.stopped;
-        let facets = Vec::new();
+        let done = pruned::collect(view, &request, collected.found, start, ticker)?;
+        let (total, more) = match (self.matches, mode) {
+            (Matches::NotAsked, _) => (0, true),
+            (Matches::Exactly(base), v1::TotalMode::TotalExact) => (base + newer, false),
+            (Matches::Exactly(base), _) => ((base + newer).min(BOUND), base + newer > BOUND),
+            (Matches::AboveBound | Matches::Unknown, _) => (BOUND, true),
+        };
         Ok(Done {
             found: done.found,
             total,
-            at_least,
-            facets,
+            at_least: more || done.stopped,
+            facets: Vec::new(),
             searched: done.searched,
+            overlay: collected.overlay,
             stopped: done.stopped,
         })
     }
 }
 
 /// Whether the total that is asked for can be had without looking at every match: none; that of one term with nothing
-/// hidden; more than the bound, proved by one term of a union; or that of an intersection, which is walked first.
+/// hidden; more than the bound, proved by one term of a union; or that of an intersection, or of a union of which some
+/// matches may be hidden, which are walked first.
 fn counts_allow(flat: Flat, postings: &[u64], hidden: u64, mode: v1::TotalMode) -> bool {
     let one = postings.len() == 1 && hidden == 0;
     let most = postings.iter().copied().max().unwrap_or(0);
@@ -151,7 +172,9 @@ fn counts_allow(flat: Flat, postings: &[u64], hidden: u64, mode: v1::TotalMode) 
         v1::TotalMode::TotalNone => true,
         v1::TotalMode::TotalExact => one,
         v1::TotalMode::TotalBounded => {
-            one || (flat == Flat::And && postings.len() > 1) || most.saturating_sub(hidden) > BOUND
+            one || (flat == Flat::And && postings.len() > 1)
+                || most.saturating_sub(hidden) > BOUND
+                || (hidden > 0 && most > BOUND)
         }
     }
 }

@@ -9,7 +9,9 @@ use super::{path::Small, *};
 use crate::testing::{self, Row};
 
 mod cancel;
+mod freshness;
 mod oracle;
+mod overlay;
 mod random;
 
 use oracle::{Expected, Oracle};

@@ -57,6 +57,12 @@ impl FieldColumn {
         Ok(text)
     }
 
+    /// The ordinal of a text; `None`: no document of the segment has it.
+    pub fn ord(&self, word: &str) -> Result<Option<u64>> {
+        let Some(words) = &self.words else { return Ok(None) };
+        words.dictionary().term_ord(word.as_bytes()).map_err(Error::engine("look up keyword"))
+    }
+
     /// The value that a number stands for.
     pub fn value(&self, number: u64) -> Result<SortValue> {
         Ok(match self.kind {
