@@ -15,6 +15,7 @@ use canopy_common::{
 use canopy_format::{
     analysis::Analyzer,
     document::Document,
+    graves::Graves,
     layout::slot,
     operation::{Action, Operation},
     schema::Schema,
@@ -62,7 +63,7 @@ fn main() {
     let searcher = index.reader().expect("reader").searcher();
     let base = Base::open(&shard, searcher, schema).expect("base");
     let view = ShardView::new(shard, Version(1), Arc::new(base));
-    let ground = Arc::new(Ground::new(view, Ordering::Log, Slots::all()).expect("ground"));
+    let ground = Arc::new(Ground::new(view, Ordering::Log, Slots::all(), Graves::default()).expect("ground"));
     let (applied, replayed) = timed("replay", count, || replay(ground, &records));
     println!("replay is {:.2} of build, {:.2} of read and build", replayed / raw, replayed / read);
     println!(

@@ -6,7 +6,7 @@ use canopy_common::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{executor::Room, fault::FaultConfig};
+use crate::{executor::Room, fault::FaultConfig, overlay::OverlayConfig};
 
 /// The section.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -59,6 +59,8 @@ pub struct LeafConfig {
     pub snippet_scan: Size,
     /// Searches that take at least this long are noted on the page of slow queries. Default: 250ms.
     pub slow: Time,
+    /// What was written since a version was cut. Default: see `[leaf.overlay]`.
+    pub overlay: OverlayConfig,
     /// Allows `[leaf.fault]`; for tests only. Default: false.
     pub allow_faults: bool,
     /// Faults on purpose; for tests only. Default: none.
@@ -86,6 +88,7 @@ impl Default for LeafConfig {
             leases: 64,
             snippet_scan: Size(128 << 10),
             slow: Time::ms(250),
+            overlay: OverlayConfig::default(),
             allow_faults: false,
             fault: FaultConfig::default(),
         }
@@ -151,6 +154,11 @@ impl Section for LeafConfig {
         ("leases", "replaced views kept for late fetches; 1..4096"),
         ("snippet_scan", "how much of a text is looked at for its snippet; 4KiB..16MiB"),
         ("slow", "searches that take at least this long are noted as slow; 0s..1min"),
+        (
+            "overlay",
+            "realtime updates of a shard: refresh 10ms..1min, checkpoint 1s..1h, max_lag 100ms..1h, max_documents, \
+             max_bytes from 1MiB, policy serve or defer, purge 1s..24h",
+        ),
         ("allow_faults", "allows [leaf.fault]; for tests only"),
         (
             "fault",
@@ -204,6 +212,7 @@ impl Section for LeafConfig {
             let reason = "faults are for tests only; set allow_faults = true, or remove them";
             found.push(("fault".to_owned(), reason.to_owned()));
         }
+        found.extend(self.overlay.problems().into_iter().map(|(key, why)| (format!("overlay.{key}"), why)));
         found.extend(self.fault.problems().into_iter().map(|(key, why)| (format!("fault.{key}"), why)));
         let scan = self.snippet_scan;
         if !(4 << 10..=16 << 20).contains(&scan.0) {
@@ -245,6 +254,7 @@ mod tests {
             leases: 0,
             snippet_scan: Size(1),
             slow: Time::ms(60_001),
+            overlay: OverlayConfig { refresh: Time::ms(1), ..OverlayConfig::default() },
             allow_faults: false,
             fault: FaultConfig { delay: Time::ms(1), ..FaultConfig::default() },
         };

@@ -64,6 +64,7 @@ pub fn telling(config: LeafConfig, search: SearchShard, name: &str, tell: Tell) 
     let leases = Leases::new(77, config.lease_grace.0, config.leases as usize);
     Arc::new(Parts {
         max_message: 1 << 20,
+        clock: Arc::new(clock::System),
         routing: RoutingSnapshot::default().into(),
         recent: Arc::default(),
         shards: Arc::new(Shards::new(NodeId::from(name), leases)),

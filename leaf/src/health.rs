@@ -3,12 +3,18 @@
 //! Ready means: it would answer. The check runs a real query on every shard that is served, on the search threads and through
 //! their queue, so that stuck threads show; its result is kept for a second (a failure for a tenth of one), so that probes cost
 //! next to nothing; what the board says is never kept. A leaf that still opens shards, serves none of those it should hold, or
-//! is leaving is not ready. One that should hold nothing (a spare) is, since it does all that is asked of it. So is one where a
+//! is leaving is not ready; nor is one that starts and is further behind the log than `max_lag`. One that should hold nothing (a spare) is, since it does all that is asked of it. So is one where a
 //! shard failed or is quarantined while others answer: to turn it away would take the sound ones too, and callers are told of
 //! that one. What it lacks is in its status (`lacking`), which `canopy status` counts as not well. Liveness is the process' own
 //! and depends on nobody.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use canopy_common::{admin::Health, deadline::Deadline};
 use futures::{FutureExt, future::BoxFuture};
@@ -39,12 +45,14 @@ const BUSIEST: usize = 10;
 pub struct LeafHealth {
     parts: Arc<Parts>,
     last: Mutex<Option<(Instant, Result<(), String>)>>,
+    /// Whether it was once no further behind the log than it may be.
+    kept_up: AtomicBool,
 }
 
 impl LeafHealth {
     /// Health of these parts.
     pub fn new(parts: Arc<Parts>) -> Self {
-        Self { parts, last: Mutex::new(None) }
+        Self { parts, last: Mutex::new(None), kept_up: AtomicBool::new(false) }
     }
 
     /// What is to be asked, as the board has it now. Never kept: a failure from before all was opened would outlive it.
@@ -67,7 +75,29 @@ impl LeafHealth {
             let (bad, failed) = (of(State::Quarantined), of(State::Failed));
             return Err(format!("no shard serves: {bad} quarantined, {failed} could not be opened"));
         }
+        self.lag(&servings)?;
         Ok(servings)
+    }
+
+    /// A leaf that starts is not ready while it is far behind the log. Later it stays ready, since its peers are no better; and with a
+    /// log that is away it answers with what it has.
+    fn lag(&self, servings: &[Arc<Serving>]) -> Result<(), String> {
+        if self.kept_up.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let (now, most) = (self.parts.clock.now_us(), self.parts.config.overlay.max_lag);
+        for serving in servings {
+            let lag = serving.view().lag.clone();
+            let behind = Duration::from_millis(lag.ms(now));
+            if !lag.stale() && behind > most.0 {
+                let (shard, behind) = (&serving.shard, behind.as_secs_f64());
+                return Err(format!(
+                    "shard {shard} is {behind:.1} s behind the log; at most {most} at a start"
+                ));
+            }
+        }
+        self.kept_up.store(!servings.is_empty(), Ordering::Relaxed);
+        Ok(())
     }
 
     /// Asks them all on the search threads.
@@ -150,7 +180,8 @@ impl Health for LeafHealth {
             "in_flight_shards": parts.metrics.in_flight.get(),
             "busiest": load::busiest(&parts.shards, BUSIEST),
             "views": parts.shards.leases.len(),
-            "shards": parts.shards.board.to_json(),
+            "lag_ms": load::lag_ms(&parts.shards, parts.clock.now_us()),
+            "shards": parts.shards.board.to_json(parts.clock.now_us()),
             "lacking": parts.shards.board.lacking_json(),
             "passed_over": parts.shards.board.passed_over(),
         })

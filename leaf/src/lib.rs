@@ -17,6 +17,7 @@ pub mod lease;
 pub mod load;
 pub mod metrics;
 pub mod node;
+pub mod overlay;
 pub mod query;
 pub mod recent;
 pub mod reply;

@@ -1,6 +1,8 @@
 //! What this leaf does, for the topology service: how many shards it was asked, how many failed, how long they took lately, and
 //! which shards are asked most.
 //!
+//! The lag is that of the shard that is furthest behind the log.
+//!
 //! Rules: counts are since the process started, so that a report that is lost loses nothing; what was refused because of load
 //! says nothing about the leaf's health and is left out. A latency is of the last seconds in which there was enough to do.
 //! Units: microseconds where named so.
@@ -56,15 +58,14 @@ impl Meter {
     }
 
     /// What it did.
-    pub fn work(&self, shards: &Shards) -> Work {
+    pub fn work(&self, shards: &Shards, now_us: i64) -> Work {
         let outcome = |word: &str| self.metrics.outcomes.with_label_values(&[word]).get();
         let errors = outcome("failed");
         Work {
             queries: errors + outcome("answered") + outcome("timed_out"),
             errors,
             latency_p90_us: self.latency(),
-            // There is no overlay yet, so there is nothing to be behind.
-            lag_ms: None,
+            lag_ms: lag_ms(shards, now_us),
             shards: asked(shards)
                 .into_iter()
                 .map(|((corpus, shard), queries)| (corpus, shard, queries))
@@ -121,6 +122,13 @@ pub fn busiest(shards: &Shards, most: usize) -> Vec<serde_json::Value> {
     each.collect()
 }
 
+/// Lag of the shard that is furthest behind the log; `None`: none follows it.
+pub fn lag_ms(shards: &Shards, now_us: i64) -> Option<u64> {
+    let views = shards.directory.snapshot();
+    let views = views.all().map(|serving| serving.view());
+    views.filter(|view| !view.offsets.is_empty()).map(|view| view.lag.ms(now_us)).max()
+}
+
 fn asked(shards: &Shards) -> BTreeMap<(String, ShardId), u64> {
     let mut asked = BTreeMap::new();
     for serving in shards.directory.snapshot().all() {
@@ -158,7 +166,8 @@ mod tests {
             metrics.outcomes.with_label_values(&[word]).inc_by(count);
         }
         let leases = crate::lease::Leases::new(1, Duration::from_secs(1), 4);
-        let work = meter.work(&Shards::new("leaf-1".into(), leases));
+        let work = meter.work(&Shards::new("leaf-1".into(), leases), 0);
+        assert_eq!(work.lag_ms, None);
         assert_eq!((work.queries, work.errors, work.latency_p90_us), (9, 2, 0.0));
     }
 }

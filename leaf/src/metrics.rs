@@ -48,6 +48,17 @@ pub struct Metrics {
     pub fetch: Histogram,
     /// Fetched items by result.
     pub fetched: IntCounterVec,
+    /// Operations replayed from the log by what became of them: `applied`, `stale` (a newer write was known), `refused` (a dead
+    /// letter), `deferred` (applied, and not searchable yet).
+    pub operations: IntCounterVec,
+    /// Of all overlays: `documents`, `deferred`, `tombstones`, `parts`, `bytes`, and records still `behind`.
+    pub overlay: IntGaugeVec,
+    /// Lag behind the log of the shard that is furthest behind.
+    pub lag: IntGauge,
+    /// The same by cause, of the newest records: `log`, `refresh`, `apply`.
+    pub lag_by_cause: IntGaugeVec,
+    /// Shards that serve an old state because they can't follow the log.
+    pub stale_shards: IntGauge,
 }
 
 impl Metrics {
@@ -87,6 +98,11 @@ impl Metrics {
             ),
             fetch: latency("fetch_seconds", "time of one fetch"),
             fetched: by("result", "fetched_total", "fetched items by result, filled or empty"),
+            operations: by("result", "operations_total", "operations of the log by what became of them"),
+            overlay: gauges(registry, "overlay", "what", "size of all overlays"),
+            lag: gauge("lag_ms", "lag behind the log of the shard that is furthest behind"),
+            lag_by_cause: gauges(registry, "lag_by_cause_ms", "cause", "what the newest records waited for"),
+            stale_shards: gauge("stale_shards", "shards that can't follow the log; above 0 wants a look"),
         }
     }
 }
@@ -116,8 +132,12 @@ fn work_after_cancel(registry: &Registry) -> Histogram {
 }
 
 fn shards(registry: &Registry) -> IntGaugeVec {
-    let options = Opts::new("canopy_leaf_shards", "shards by state");
-    register(registry, IntGaugeVec::new(options, &["state"]).expect("metric names are literals"))
+    gauges(registry, "shards", "state", "shards by state")
+}
+
+fn gauges(registry: &Registry, what: &str, label: &str, help: &str) -> IntGaugeVec {
+    let options = Opts::new(format!("canopy_leaf_{what}"), help);
+    register(registry, IntGaugeVec::new(options, &[label]).expect("metric names are literals"))
 }
 
 fn register<M: prometheus::core::Collector + Clone + 'static>(registry: &Registry, metric: M) -> M {

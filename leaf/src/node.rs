@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use canopy_common::{
+    clock::WallClock,
     drain::Drain,
     error::Failure,
     ids::{AttemptId, QueryId},
@@ -42,6 +43,8 @@ pub struct Parts {
     pub config: LeafConfig,
     /// Largest message, bytes.
     pub max_message: usize,
+    /// Wall time, for lag only.
+    pub clock: Arc<dyn WallClock>,
     /// The routing snapshot that this leaf follows.
     pub routing: Routing,
     /// What it was asked of late.

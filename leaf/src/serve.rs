@@ -30,11 +30,16 @@ use crate::{
     fault,
     health::LeafHealth,
     lease::Leases,
-    load::Meter,
+    load::{self, Meter},
     metrics::{Metrics, number},
     node::{LeafNode, Parts, SearchShard},
+    overlay::Grpc,
     search_shard,
-    shards::{Shards, State, holdings::condition, lifecycle::Lifecycle},
+    shards::{
+        Shards, State,
+        holdings::condition,
+        lifecycle::{Feed, Lifecycle},
+    },
     tie::peers,
 };
 
@@ -57,6 +62,8 @@ pub struct LeafServe {
     pub grpc: Bound,
     /// Its admin pages; `None`: none.
     pub admin: Option<Bound>,
+    /// Where the log is read: addresses of ingests, tried in turn. Empty: nothing is followed.
+    pub ingest: Vec<String>,
 }
 
 /// Builds what the calls of a leaf share, with nothing opened yet.
@@ -78,6 +85,7 @@ pub fn parts(leaf: &LeafServe, deps: &Deps, drain: Drain) -> Result<Arc<Parts>> 
     Ok(Arc::new(Parts {
         config: config.clone(),
         max_message: leaf.rpc.max_message.0 as usize,
+        clock: deps.clock.clone(),
         routing: leaf.membership.routing(),
         recent: Arc::default(),
         shards: Arc::new(Shards::new(leaf.node.clone(), leases)),
@@ -106,12 +114,16 @@ pub async fn serve(leaf: LeafServe, deps: Deps, drain: Drain) -> Result<()> {
     let (reporter, health_service) = tonic_health::server::health_reporter();
     let (config, recent) = (leaf.config.clone(), parts.recent.clone());
     let lifecycle = Lifecycle::new(leaf.store, parts.shards.clone(), config, recent, drain.clone());
-    let opening = tokio::spawn(Arc::new(lifecycle).run(routing));
-    let (shards, leaving) = (parts.shards.clone(), drain.clone());
+    let lifecycle = Arc::new(match feed(&leaf.ingest, &leaf.rpc, &deps, &parts.metrics)? {
+        Some(feed) => lifecycle.following(feed),
+        None => lifecycle,
+    });
+    let opening = tokio::spawn(lifecycle.clone().run(routing));
+    let (shards, leaving, clock) = (parts.shards.clone(), drain.clone(), deps.clock.clone());
     let meter = Meter::new(&leaf.config, parts.metrics.clone());
     let belonging = tokio::spawn(leaf.membership.run(leaving, move || Condition {
         capacity: meter.capacity(),
-        work: Some(meter.work(&shards)),
+        work: Some(meter.work(&shards, clock.now_us())),
         ..condition(&shards.board)
     }));
     let watching = tokio::spawn(watch(parts.clone(), health.clone(), reporter));
@@ -127,12 +139,23 @@ pub async fn serve(leaf: LeafServe, deps: Deps, drain: Drain) -> Result<()> {
     tracing::info!(node = %leaf.node, address, "leaf answers");
     let served = serve_grpc(&leaf.rpc, &leaf.node.0, routes, leaf.grpc, drain).await;
     opening.abort();
+    lifecycle.save().await;
     belonging.abort();
     watching.abort();
     if let Some(admin) = admin {
         let _ends_with_the_drain = admin.await;
     }
     served.map_err(|source| Error::Io { path: address, source })
+}
+
+/// Where updates come from; `None`: nowhere.
+fn feed(ingest: &[String], rpc: &RpcConfig, deps: &Deps, metrics: &Metrics) -> Result<Option<Feed>> {
+    if ingest.is_empty() {
+        return Ok(None);
+    }
+    let source = Grpc::new(rpc, &deps.net, ingest)
+        .map_err(|error| Error::invalid("ingest", format!("{}: {error}", ingest.join(", "))))?;
+    Ok(Some(Feed { source: Arc::new(source), clock: deps.clock.clone(), metrics: metrics.clone() }))
 }
 
 fn reflection() -> Result<
@@ -143,6 +166,37 @@ fn reflection() -> Result<
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
         .build_v1()
         .map_err(|error| Error::invalid("reflection", error.to_string()))
+}
+
+/// Adds up what lies over all shards.
+fn watch_overlays(parts: &Parts) {
+    let (metrics, mut sums) = (&parts.metrics, [0_u64; 6]);
+    let (mut causes, mut stale) = ([0_u64; 3], 0);
+    for (_, line) in parts.shards.board.all() {
+        let Some(overlay) = &line.overlay else { continue };
+        let sizes = [
+            overlay.documents,
+            overlay.deferred,
+            overlay.tombstones,
+            overlay.parts,
+            overlay.bytes,
+            overlay.behind,
+        ];
+        sums.iter_mut().zip(sizes).for_each(|(sum, size)| *sum += size);
+        let waits = [overlay.log_ms, overlay.refresh_ms, overlay.apply_ms];
+        causes.iter_mut().zip(waits).for_each(|(most, wait)| *most = (*most).max(wait));
+        stale += usize::from(line.state.answers() && !overlay.stale.is_empty());
+    }
+    let gauge = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+    let names = ["documents", "deferred", "tombstones", "parts", "bytes", "behind"];
+    for (name, sum) in names.into_iter().zip(sums) {
+        metrics.overlay.with_label_values(&[name]).set(gauge(sum));
+    }
+    for (cause, wait) in ["log", "refresh", "apply"].into_iter().zip(causes) {
+        metrics.lag_by_cause.with_label_values(&[cause]).set(gauge(wait));
+    }
+    metrics.lag.set(gauge(load::lag_ms(&parts.shards, parts.clock.now_us()).unwrap_or(0)));
+    metrics.stale_shards.set(number(stale));
 }
 
 /// Publishes readiness and states, and lets go of views that nobody can ask for any more.
@@ -160,6 +214,7 @@ async fn watch(parts: Arc<Parts>, health: Arc<LeafHealth>, reporter: HealthRepor
             let count = counts.get(&state).copied().unwrap_or(0);
             parts.metrics.shards.with_label_values(&[state.as_str()]).set(number(count));
         }
+        watch_overlays(&parts);
         parts.metrics.passed_over.set(number(parts.shards.board.passed_over().len()));
         let (_, standing) = parts.executor.lane(Lane::Interactive);
         parts.metrics.limit.set(i64::from(parts.admission.limit()));

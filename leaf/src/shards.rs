@@ -49,19 +49,20 @@ impl Shards {
 
     /// Makes a verified, opened and warmed view answer, and its line say so; `retain`: for how long, when nobody wants it by
     /// now.
-    pub fn publish_at(&self, place: &Place, serving: Serving, retain: Duration) {
-        let version = serving.version;
-        self.publish(serving);
-        self.board.serves(place, version, Instant::now(), retain);
+    pub fn publish_at(&self, place: &Place, serving: Serving, retain: Duration) -> Arc<Serving> {
+        let serving = self.publish(serving);
+        self.board.serves(place, serving.version, Instant::now(), retain);
+        serving
     }
 
     /// Makes a view answer.
-    pub fn publish(&self, serving: Serving) {
+    pub fn publish(&self, serving: Serving) -> Arc<Serving> {
         let serving = Arc::new(serving);
         self.leases.add(serving.clone());
         if let Some(replaced) = self.directory.publish(serving.clone()) {
             self.leases.retire(&replaced);
         }
+        serving
     }
 
     /// Stops answering from a view; queries and leases that have it keep it.

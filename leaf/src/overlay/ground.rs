@@ -14,6 +14,7 @@ use canopy_common::ids::KeyHash;
 use canopy_format::{
     analysis::Analyzer,
     document::{Document, Patch},
+    graves::Graves,
     layout,
     store::Ordering,
 };
@@ -40,6 +41,8 @@ pub struct Ground {
     pub ordering: Ordering,
     /// Slots of the shard.
     pub slots: Slots,
+    /// Deletes that the version remembers.
+    graves: Graves,
     /// A field that this version does not keep, if any: nothing can be patched then.
     pub unkept: Option<String>,
     /// Makes tokens.
@@ -51,7 +54,7 @@ pub struct Ground {
 
 impl Ground {
     /// The base of a shard.
-    pub fn new(view: ShardView, ordering: Ordering, slots: Slots) -> Result<Self> {
+    pub fn new(view: ShardView, ordering: Ordering, slots: Slots, graves: Graves) -> Result<Self> {
         let whole = view.base.schema.rest.is_some();
         let schema = view.base.schema.schema.clone();
         let fields = || schema.fields.iter().enumerate();
@@ -62,7 +65,7 @@ impl Ground {
             let column = segment.reader.fast_fields().column_opt::<u64>("_order");
             orders.push(column.map_err(Error::engine("open fast fields"))?);
         }
-        Ok(Self { view, ordering, slots, unkept, analyzer: Analyzer::new(), orders, numbers })
+        Ok(Self { view, ordering, slots, graves, unkept, analyzer: Analyzer::new(), orders, numbers })
     }
 
     /// Whether the shard has the slot of a key.
@@ -84,7 +87,8 @@ impl Ground {
     /// What the base knows of keys, which are sorted; those that it does not have are left out.
     pub fn find(&self, keys: &[KeyHash]) -> Result<BTreeMap<KeyHash, Known>> {
         let schema = &self.view.base.schema;
-        let mut found = BTreeMap::new();
+        let buried = keys.iter().filter_map(|key| Some((*key, Known::grave(self.graves.get(*key)?))));
+        let mut found: BTreeMap<KeyHash, Known> = buried.collect();
         for (at, segment) in self.view.base.segments.iter().enumerate() {
             let postings = segment.postings(schema.key)?;
             for key in keys {

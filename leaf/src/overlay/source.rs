@@ -2,7 +2,10 @@
 
 use std::{
     io,
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -17,6 +20,11 @@ use futures::{
     FutureExt, StreamExt,
     future::BoxFuture,
     stream::{self, BoxStream},
+};
+use tonic::{
+    body::Body,
+    client::GrpcService,
+    codegen::{Body as HttpBody, Bytes, StdError},
 };
 
 /// Longest wait for the first answer to a call.
@@ -37,51 +45,82 @@ pub trait Source: Send + Sync + 'static {
     fn refuse(&self, request: RefuseRequest) -> BoxFuture<'static, Result<(), String>>;
 }
 
+type Call<T> = BoxFuture<'static, Result<T, tonic::Status>>;
+
+/// An ingest over any channel. Its calls are boxed here, where the channel is still any: the compiler can't see otherwise that
+/// they may move between threads.
+struct Peer<C>(LogClient<C>);
+
+impl<C> Peer<C>
+where
+    C: GrpcService<Body> + Clone + Send + Sync + 'static,
+    C::Error: Into<StdError>,
+    C::ResponseBody: HttpBody<Data = Bytes> + Send + 'static,
+    <C::ResponseBody as HttpBody>::Error: Into<StdError> + Send,
+    C::Future: Send,
+{
+    fn new(channel: C, most: usize) -> Self {
+        Self(LogClient::new(channel).max_decoding_message_size(most).max_encoding_message_size(most))
+    }
+
+    fn ends(&self, request: EndsRequest) -> Call<EndsReply> {
+        let mut client = self.0.clone();
+        async move { Ok(client.ends(request).await?.into_inner()) }.boxed()
+    }
+
+    fn tail(&self, request: TailRequest) -> Call<Tail> {
+        let mut client = self.0.clone();
+        async move {
+            let replies = client.tail(request).await?.into_inner();
+            let replies = replies.map(|reply| reply.map_err(|status| status.message().to_owned()));
+            Ok(heard(replies.boxed()))
+        }
+        .boxed()
+    }
+
+    fn refuse(&self, request: RefuseRequest) -> Call<()> {
+        let mut client = self.0.clone();
+        async move { client.refuse(request).await.map(drop) }.boxed()
+    }
+}
+
 /// One of several ingests. A call that fails makes the next one go to the next of them.
 pub struct Grpc {
-    clients: Vec<LogClient<ClientChannel>>,
-    at: std::sync::Arc<AtomicUsize>,
+    peers: Vec<Peer<ClientChannel>>,
+    at: Arc<AtomicUsize>,
 }
 
 impl Grpc {
     /// At these addresses; nothing is dialled before the first call.
     pub fn new(rpc: &RpcConfig, net: &NetIo, addresses: &[String]) -> io::Result<Self> {
         let most = rpc.max_message.0 as usize;
-        let client = |address: &String| {
-            let channel = rpc::channel(rpc, net, address)?;
-            Ok(LogClient::new(channel).max_decoding_message_size(most).max_encoding_message_size(most))
-        };
-        let clients = addresses.iter().map(client).collect::<io::Result<Vec<_>>>()?;
-        if clients.is_empty() {
+        let peer = |address: &String| Ok(Peer::new(rpc::channel(rpc, net, address)?, most));
+        let peers = addresses.iter().map(peer).collect::<io::Result<Vec<_>>>()?;
+        if peers.is_empty() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "no address of an ingest; name one"));
         }
-        Ok(Self { clients, at: std::sync::Arc::default() })
+        Ok(Self { peers, at: Arc::default() })
     }
 
-    fn call<T, F>(
+    fn call<T: Send + 'static>(
         &self,
         what: &'static str,
-        call: impl FnOnce(LogClient<ClientChannel>) -> F,
-    ) -> BoxFuture<'static, Result<T, String>>
-    where
-        F: Future<Output = Result<T, tonic::Status>> + Send + 'static,
-        T: Send + 'static,
-    {
+        call: impl FnOnce(&Peer<ClientChannel>) -> Call<T>,
+    ) -> BoxFuture<'static, Result<T, String>> {
         let at = self.at.load(Ordering::Relaxed);
-        let Some(client) = self.clients.get(at % self.clients.len().max(1)) else {
+        let Some(peer) = self.peers.get(at % self.peers.len().max(1)) else {
             return futures::future::ready(Err("no ingest is known".to_owned())).boxed();
         };
-        let (call, next) = (call(client.clone()), self.at.clone());
+        let (call, next) = (call(peer), self.at.clone());
         async move {
-            let ended = tokio::time::timeout(PATIENCE, call).await;
-            let result = match ended {
+            let reason = match tokio::time::timeout(PATIENCE, call).await {
                 Ok(Ok(value)) => return Ok(value),
                 Ok(Err(status)) => format!("{what}: {}", status.message()),
                 Err(_) => format!("{what}: no answer within {} s", PATIENCE.as_secs()),
             };
             // Of several calls that fail together, one moves on.
             let _moved = next.compare_exchange(at, at.wrapping_add(1), Ordering::Relaxed, Ordering::Relaxed);
-            Err(result)
+            Err(reason)
         }
         .boxed()
     }
@@ -89,22 +128,15 @@ impl Grpc {
 
 impl Source for Grpc {
     fn ends(&self, corpus: &str) -> BoxFuture<'static, Result<EndsReply, String>> {
-        let request = EndsRequest { corpus: corpus.to_owned() };
-        self.call("ends of the log", move |mut client| async move {
-            client.ends(request).await.map(tonic::Response::into_inner)
-        })
+        self.call("ends of the log", |peer| peer.ends(EndsRequest { corpus: corpus.to_owned() }))
     }
 
     fn tail(&self, request: TailRequest) -> BoxFuture<'static, Result<Tail, String>> {
-        self.call("tail of the log", move |mut client| async move {
-            let replies = client.tail(request).await?.into_inner();
-            let replies = replies.map(|reply| reply.map_err(|status| status.message().to_owned()));
-            Ok(heard(replies.boxed()))
-        })
+        self.call("tail of the log", |peer| peer.tail(request))
     }
 
     fn refuse(&self, request: RefuseRequest) -> BoxFuture<'static, Result<(), String>> {
-        self.call("dead letters", move |mut client| async move { client.refuse(request).await.map(drop) })
+        self.call("dead letters", |peer| peer.refuse(request))
     }
 }
 

@@ -47,6 +47,7 @@ async fn start(built: &Built, routing: RoutingSnapshot) -> Running {
         membership: routing.into(),
         grpc,
         admin: Some(admin),
+        ingest: Vec::new(),
     };
     let deps = Deps {
         net: net.clone(),

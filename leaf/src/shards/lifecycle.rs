@@ -43,12 +43,15 @@ use super::{
 use crate::{
     config::LeafConfig,
     error::{Error, Result},
+    overlay::Follower,
     recent::Recent,
 };
 
 mod keep;
+mod replay;
 
 use keep::Going;
+pub use replay::Feed;
 
 /// Pause before what failed is tried again.
 pub(super) const AGAIN: Duration = Duration::from_secs(5);
@@ -71,6 +74,10 @@ pub struct Lifecycle {
     going: Mutex<Going>,
     /// Corpora that a topology service places.
     placed: Mutex<BTreeSet<Arc<str>>>,
+    /// The log; `None`: nothing is followed.
+    feed: Option<Feed>,
+    /// Of each shard that is served.
+    followers: Mutex<BTreeMap<Place, Follower>>,
 }
 
 /// A version of a corpus as it is wanted.
@@ -78,7 +85,7 @@ type Wanted = (Arc<str>, Option<Version>);
 
 /// What working on one shard ended with.
 enum End {
-    Ready(Box<Serving>),
+    Ready(Box<Serving>, Option<Follower>),
     GivenUp,
     /// Not now: tried again.
     Later(Error),
@@ -116,7 +123,14 @@ impl Lifecycle {
             releases: Mutex::default(),
             going,
             placed: Mutex::default(),
+            feed: None,
+            followers: Mutex::default(),
         }
+    }
+
+    /// The same, with what was written since the versions were cut.
+    pub fn following(self, feed: Feed) -> Self {
+        Self { feed: Some(feed), ..self }
     }
 
     /// Follows the routing snapshot until draining begins.
@@ -229,6 +243,7 @@ impl Lifecycle {
         if let Err(error) = self.shards.board.reserve(place, manifest.version, &entry, &limits) {
             return self.no_room(error);
         }
+        self.followers.lock().remove(place);
         let before = self.before(place);
         let version_dir = match self.fetch(place, manifest, &entry, before.is_some()).await {
             Ok(Some(version_dir)) => version_dir,
@@ -284,7 +299,7 @@ impl Lifecycle {
         before: Option<Arc<Serving>>,
     ) -> End {
         let priority = if before.is_some() { Priority::Low } else { Priority::Equal };
-        let job = Job {
+        let job = Arc::new(Job {
             place: place.clone(),
             release: release.clone(),
             entry,
@@ -295,13 +310,23 @@ impl Lifecycle {
             before,
             fault: self.config.fault.clone(),
             drain: self.drain.clone(),
+        });
+        let (shards, opening) = (self.shards.clone(), job.clone());
+        let mut open = match ended(background::run("open", priority, move || opening.open(&shards)).await) {
+            Ok(open) => open,
+            Err(end) => return end,
         };
+        let follower = match self.replay(&job, &open.view, priority).await {
+            Ok(follower) => follower,
+            Err(end) => return end,
+        };
+        if let Some(follower) = &follower {
+            open.view = follower.view();
+        }
         let shards = self.shards.clone();
-        match background::run("open", priority, move || job.run(&shards)).await {
-            Ok(Opened::Ready(serving)) => End::Ready(serving),
-            Ok(Opened::GivenUp) => End::GivenUp,
-            Ok(Opened::Damaged(error)) => End::Damaged(error),
-            Err(source) => End::Later(Error::Io { path: "opening".to_owned(), source }),
+        match ended(background::run("warm", priority, move || job.warm(*open, &shards)).await) {
+            Ok(serving) => End::Ready(serving, follower),
+            Err(end) => end,
         }
     }
 
@@ -313,7 +338,7 @@ impl Lifecycle {
         snapshot.all().filter(same).max_by_key(|serving| serving.version).cloned()
     }
 
-    fn serve(&self, place: &Place, serving: Serving) {
+    fn serve(&self, place: &Place, serving: Serving, follower: Option<Follower>) {
         let exchange = self.before(place).is_some();
         let point = |name| {
             if exchange {
@@ -322,7 +347,11 @@ impl Lifecycle {
         };
         point("swap.before");
         tracing::info!(corpus = &*place.corpus, shard = %place.shard, version = %serving.version, "shard serves");
-        self.shards.publish_at(place, serving, self.config.retain.0);
+        let serving = self.shards.publish_at(place, serving, self.config.retain.0);
+        if let Some(follower) = follower {
+            follower.attach(&serving);
+            self.followers.lock().insert(place.clone(), follower);
+        }
         point("swap.after");
     }
 
@@ -371,7 +400,7 @@ impl Lifecycle {
         };
         let again = Some(Instant::now() + AGAIN);
         match end {
-            End::Ready(serving) => self.serve(&place, *serving),
+            End::Ready(serving, follower) => self.serve(&place, *serving, follower),
             // Wanted again since, or the leaf leaves.
             End::GivenUp => self.shards.board.begin_anew(&place),
             End::Later(error) => {
@@ -403,6 +432,16 @@ impl Lifecycle {
                 fail(State::Quarantined, &error, Some(Instant::now() + super::quarantine::LOOK_AGAIN));
             }
         }
+    }
+}
+
+/// What a step on a thread of its own came to.
+fn ended<T>(step: std::io::Result<Opened<T>>) -> std::result::Result<Box<T>, End> {
+    match step {
+        Ok(Opened::Ready(done)) => Ok(done),
+        Ok(Opened::GivenUp) => Err(End::GivenUp),
+        Ok(Opened::Damaged(error)) => Err(End::Damaged(error)),
+        Err(source) => Err(End::Later(Error::Io { path: "opening".to_owned(), source })),
     }
 }
 

@@ -69,10 +69,18 @@ pub struct Job {
     pub drain: Drain,
 }
 
-/// What opening ended with.
-pub enum Opened {
-    /// It can be published.
-    Ready(Box<Serving>),
+/// A shard that is open and was not asked anything yet.
+pub struct Open {
+    /// Its files.
+    pub files: ShardFiles,
+    /// The base alone.
+    pub view: ShardView,
+}
+
+/// What a step ended with.
+pub enum Opened<T> {
+    /// It can go on.
+    Ready(Box<T>),
     /// Nobody wants it any more.
     GivenUp,
     /// It is not what the manifest says.
@@ -80,15 +88,24 @@ pub enum Opened {
 }
 
 impl Job {
-    /// Does the work, on a thread that may block.
-    pub fn run(&self, shards: &Shards) -> Opened {
+    /// Verifies and opens it, on a thread that may block.
+    pub fn open(&self, shards: &Shards) -> Opened<Open> {
+        self.guarded(shards, || self.verified(shards))
+    }
+
+    /// Proves and warms it with this view, on a thread that may block.
+    pub fn warm(&self, open: Open, shards: &Shards) -> Opened<Serving> {
+        self.guarded(shards, || self.warmed(open, shards))
+    }
+
+    fn guarded<T>(&self, shards: &Shards, work: impl FnOnce() -> Result<T>) -> Opened<T> {
         // Damage that the checksums can't know (it was built so) may panic inside the engine; it is this shard's end only.
-        let opened = catch_unwind(AssertUnwindSafe(|| self.open(shards))).unwrap_or_else(|_| {
+        let opened = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
             let reason = "the engine panicked while opening it".to_owned();
             Err(Error::Damaged { shard: self.place.shard.clone(), reason })
         });
         match opened {
-            Ok(serving) => Opened::Ready(Box::new(serving)),
+            Ok(done) => Opened::Ready(Box::new(done)),
             Err(_) if !self.goes_on(shards) => Opened::GivenUp,
             Err(error) => Opened::Damaged(error),
         }
@@ -98,15 +115,19 @@ impl Job {
         shards.board.wanted(&self.place) && !self.drain.started()
     }
 
-    fn open(&self, shards: &Shards) -> Result<Serving> {
+    fn damaged(&self, reason: impl Into<String>) -> Error {
+        Error::Damaged { shard: self.place.shard.clone(), reason: reason.into() }
+    }
+
+    fn point(&self, name: &str) {
+        if self.before.is_some() {
+            self.fault.point(name);
+        }
+    }
+
+    fn verified(&self, shards: &Shards) -> Result<Open> {
         let Self { place, release, entry, .. } = self;
-        let damaged = |reason: String| Error::Damaged { shard: place.shard.clone(), reason };
         let state = |state| shards.board.update(place, |line| line.state = state);
-        let point = |name| {
-            if self.before.is_some() {
-                self.fault.point(name);
-            }
-        };
         state(State::Verifying);
         let mut steps = self.pace.steps();
         let open = verify::shard(&self.version_dir, entry, &mut |bytes| {
@@ -116,16 +137,22 @@ impl Job {
                 half = line.verified >= entry.bytes / 2;
             });
             if half {
-                point("verify.half");
+                self.point("verify.half");
             }
             steps.rest();
             self.goes_on(shards)
         })?;
         state(State::Opening);
-        let files = ShardFiles::map(open).map_err(|error| damaged(format!("it can't be mapped: {error}")))?;
-        point("open.mapped");
+        let mapped = ShardFiles::map(open);
+        let files = mapped.map_err(|error| self.damaged(format!("it can't be mapped: {error}")))?;
+        self.point("open.mapped");
         let view = open_view(&files, &place.shard, release.manifest.version, &release.schema, entry)?;
-        state(State::Warming);
+        Ok(Open { files, view })
+    }
+
+    fn warmed(&self, Open { files, view }: Open, shards: &Shards) -> Result<Serving> {
+        let Self { place, release, entry, .. } = self;
+        shards.board.update(place, |line| line.state = State::Warming);
         let stop = within(self.warm);
         let mut steps = self.pace.steps();
         files.prefault(&mut || {
@@ -134,7 +161,7 @@ impl Job {
         });
         let probe = warm::probe(&view, &release.manifest, entry)?;
         // Reading may have taken all of the time; a proof that was cut short is none.
-        warm::check(&view, &probe, &within(PROOF)).map_err(|failure| damaged(failure.message))?;
+        warm::check(&view, &probe, &within(PROOF)).map_err(|failure| self.damaged(failure.message))?;
         let warming = warm::Warming {
             view: &view,
             manifest: &release.manifest,
@@ -144,15 +171,15 @@ impl Job {
             ask: &|view, asked, stop| drop(search_shard::search(view, asked, 0, stop)),
         };
         warming.queries()?;
-        point("warm.half");
+        self.point("warm.half");
         if let Some(before) = &self.before {
             warming.sample(&self.sample, &before.view(), &|| self.goes_on(shards));
         }
         if let Some(file) = files.unreadable() {
-            return Err(damaged(format!("{} could not be read from the disk", file.display())));
+            return Err(self.damaged(format!("{} could not be read from the disk", file.display())));
         }
         if !self.goes_on(shards) {
-            return Err(damaged("it is not wanted any more".to_owned()));
+            return Err(self.damaged("it is not wanted any more"));
         }
         let mut serving = Serving::new(place.corpus.clone(), view, files, probe, shards.leases.number());
         serving.source = Some(Source { version_dir: self.version_dir.clone(), entry: entry.clone() });

@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::room::Amounts;
-use crate::error::Result;
+use crate::{error::Result, overlay::follow::Report};
 
 /// Pauses before what came damaged from the store is fetched again; then it is given up.
 const FETCHED_AGAIN: [Duration; 3] =
@@ -39,6 +39,8 @@ pub enum State {
     Verifying,
     /// The engine opens it.
     Opening,
+    /// What was written since its version was cut is replayed.
+    Replaying,
     /// Its first queries run.
     Warming,
     /// Answers.
@@ -55,11 +57,12 @@ pub enum State {
 
 impl State {
     /// Every state.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Wanted,
         Self::Fetching,
         Self::Verifying,
         Self::Opening,
+        Self::Replaying,
         Self::Warming,
         Self::Serving,
         Self::Retiring,
@@ -75,6 +78,7 @@ impl State {
             Self::Fetching => "fetching",
             Self::Verifying => "verifying",
             Self::Opening => "opening",
+            Self::Replaying => "replaying",
             Self::Warming => "warming",
             Self::Serving => "serving",
             Self::Retiring => "retiring",
@@ -96,7 +100,7 @@ impl State {
 
     /// Somebody works on it.
     pub fn worked_on(self) -> bool {
-        matches!(self, Self::Fetching | Self::Verifying | Self::Opening | Self::Warming)
+        matches!(self, Self::Fetching | Self::Verifying | Self::Opening | Self::Replaying | Self::Warming)
     }
 }
 
@@ -126,6 +130,8 @@ pub struct Line {
     pub bytes: u64,
     /// What it takes of this machine; nothing before it was admitted and when it failed.
     pub takes: Amounts,
+    /// What lies over it; `None`: nothing is followed.
+    pub overlay: Option<Box<Report>>,
     /// Bytes brought from the store so far.
     pub fetched: u64,
     /// Bytes verified so far.
@@ -149,6 +155,7 @@ impl Line {
             documents: 0,
             bytes: 0,
             takes: Amounts::default(),
+            overlay: None,
             fetched: 0,
             verified: 0,
             damaged: 0,
@@ -156,6 +163,11 @@ impl Line {
             given_up: None,
             due: None,
         }
+    }
+
+    /// Memory that it takes, with what lies over it.
+    pub fn memory(&self) -> u64 {
+        self.takes.memory.saturating_add(self.overlay.as_ref().map_or(0, |overlay| overlay.bytes))
     }
 
     /// The version it answers from.
@@ -240,7 +252,7 @@ impl Board {
         let mut lines = self.lines.lock();
         let mut held = Amounts::default();
         for (_, line) in lines.iter().filter(|(other, _)| *other != place) {
-            held.memory = held.memory.saturating_add(line.takes.memory);
+            held.memory = held.memory.saturating_add(line.memory());
             held.mappings += line.takes.mappings;
             held.handles += if line.state.worked_on() { line.takes.handles } else { 0 };
         }
@@ -272,7 +284,7 @@ impl Board {
     pub fn going(&self) -> (u64, u64) {
         let lines = self.lines.lock();
         let going = lines.values().filter(|line| line.state == State::Retiring);
-        going.fold((0, 0), |(memory, bytes), line| (memory + line.takes.memory, bytes + line.bytes))
+        going.fold((0, 0), |(memory, bytes), line| (memory + line.memory(), bytes + line.bytes))
     }
 
     /// When something is to be done next by itself; `idle`: whether work can begin then.
@@ -448,8 +460,8 @@ impl Board {
         each.collect()
     }
 
-    /// For the status page.
-    pub fn to_json(&self) -> serde_json::Value {
+    /// For the status page; `now_us`: wall time.
+    pub fn to_json(&self, now_us: i64) -> serde_json::Value {
         let lines = self.lines.lock();
         let shards = lines.iter().map(|(place, line)| {
             serde_json::json!({
@@ -461,10 +473,11 @@ impl Board {
                 "state": line.state.as_str(),
                 "documents": line.documents.to_string(),
                 "bytes": line.bytes.to_string(),
-                "resident_bytes": line.takes.memory.to_string(),
+                "resident_bytes": line.memory().to_string(),
                 "fetched_bytes": line.fetched.to_string(),
                 "verified_bytes": line.verified.to_string(),
                 "last_error": line.last_error,
+                "overlay": line.overlay.as_ref().map(|overlay| overlay.to_json(now_us)),
             })
         });
         shards.collect()

@@ -4,7 +4,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use canopy_common::ids::{ShardId, Version};
 use canopy_format::{
-    analysis::Analyzer, document::Document, layout::slot, operation::Given, schema::Schema, store::Ordering,
+    analysis::Analyzer, document::Document, graves::Graves, layout::slot, operation::Given, schema::Schema,
+    store::Ordering,
 };
 use canopy_indexer::index_schema::{IndexDocument, IndexSchema, Place};
 use canopy_log::Slots;
@@ -41,6 +42,16 @@ pub fn document(fields: &Json) -> Document {
 
 /// A base of documents with their orders.
 pub fn ground(documents: &[(Json, u64)], ordering: Ordering, whole: bool) -> Arc<Ground> {
+    ground_with(documents, ordering, whole, Graves::default())
+}
+
+/// The same, with deletes that its version remembers.
+pub fn ground_with(
+    documents: &[(Json, u64)],
+    ordering: Ordering,
+    whole: bool,
+    graves: Graves,
+) -> Arc<Ground> {
     let schema = IndexSchema::of(&Schema::web(), whole).unwrap();
     let files = RamDirectory::create();
     let writer = schema.builder().single_segment_index_writer::<IndexDocument>(files, 15 << 20);
@@ -53,7 +64,7 @@ pub fn ground(documents: &[(Json, u64)], ordering: Ordering, whole: bool) -> Arc
     let shard = ShardId::new("main", 0);
     let base = Base::open(&shard, searcher, schema).unwrap();
     let view = ShardView::new(shard, Version(1), Arc::new(base));
-    Arc::new(Ground::new(view, ordering, Slots::all()).unwrap())
+    Arc::new(Ground::new(view, ordering, Slots::all(), graves).unwrap())
 }
 
 /// An overlay with nothing in it.

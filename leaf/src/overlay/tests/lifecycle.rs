@@ -58,14 +58,22 @@ async fn a_leaf_serves_what_the_log_holds_over_a_restart() {
         let (lifecycle, running) = start(&parts);
         until("every shard settles", || parts.shards.board.settled()).await;
         assert_eq!(shown(&parts), expected, "nothing serves before its overlay is replayed: round {round}");
-        log.append(&[put(&key(88), &format!("round {round}")), delete(&key(5))]);
+        let ends = log.append(&[put(&key(88), &format!("round {round}")), delete(&key(5))]);
         expected.insert(key(88), format!("round {round}"));
         expected.remove(&key(5));
         until("it shows", || shown(&parts) == expected).await;
+        let all = || parts.shards.directory.snapshot();
+        until("all shards are there", || all().all().all(|serving| *serving.view().offsets == ends)).await;
         until("nothing waits", || load::lag_ms(&parts.shards, clock::System.now_us()) == Some(0)).await;
         assert_eq!(LeafHealth::new(parts.clone()).ready().await, Ok(()));
         let status = parts.shards.board.to_json(clock::System.now_us());
         assert_eq!(status[0]["overlay"]["stage"], "following", "{status}");
+        if round == 1 {
+            log.append(&(0..6).map(|n| delete(&key(n))).collect::<Vec<_>>());
+            until("all of the base is gone", || shown(&parts).len() == 2).await;
+            // That a shard has none of its documents any more is no damage.
+            assert_eq!(LeafHealth::new(parts.clone()).ready().await, Ok(()));
+        }
         parts.drain.start();
         running.await.unwrap();
         lifecycle.save().await;

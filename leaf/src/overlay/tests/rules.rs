@@ -75,6 +75,26 @@ fn an_older_write_of_a_producer_changes_nothing() {
     assert_eq!(titles(&applied.view()), expect(&[("k", "9")]));
 }
 
+/// Deletes that were absorbed into the version, and cut off the log, count on.
+#[test]
+fn a_delete_that_the_version_remembers_keeps_older_writes_away() {
+    let key = canopy_common::ids::KeyHash::of("k");
+    let graves = [canopy_format::graves::Grave { key, slot: canopy_format::layout::slot("k"), order: 5 }];
+    let ground = bed::ground_with(&[], Ordering::Producer, true, graves.into_iter().collect());
+    let mut applied = bed::empty(&ground, &config());
+    let of = |order: u64, mut line: serde_json::Value| {
+        line["order"] = json!(order);
+        line
+    };
+    assert!(
+        bed::write(&mut applied, &[of(4, put("k", "4")), of(5, put("k", "5")), of(5, patch("k", "5"))])
+            .is_empty()
+    );
+    assert_eq!((titles(&applied.view()), applied.counts.stale), (expect(&[]), 3));
+    bed::write(&mut applied, &[of(6, put("k", "6"))]);
+    assert_eq!(titles(&applied.view()), expect(&[("k", "6")]));
+}
+
 #[test]
 fn a_patch_of_nothing_is_refused_and_makes_no_half_document() {
     let ground = bed::ground(&base(&[("k", "base"), ("gone", "g")]), Ordering::Log, true);

@@ -17,9 +17,10 @@ use canopy_common::ids::Version;
 use canopy_format::{manifest::Manifest, store::VersionStore};
 use tokio::time::Instant;
 
-use super::{End, Lifecycle};
+use super::{End, Lifecycle, replay};
 use crate::{
     error::Error,
+    overlay::checkpoint,
     shards::{
         Line, Place, Serving,
         background::{self, Priority},
@@ -82,7 +83,7 @@ impl Lifecycle {
                 self.config.fault.point("retire.after");
             }
         }
-        let known = self.store.local().is_none() && self.shards.board.versions_known();
+        let known = self.shards.board.versions_known();
         let look = known && self.going.lock().look(Instant::now());
         if look {
             self.sweep().await;
@@ -92,6 +93,7 @@ impl Lifecycle {
     /// Serves it no more.
     fn let_go(&self, place: Place, line: &Line) {
         self.config.fault.point("retire.before");
+        drop(self.followers.lock().remove(&place));
         let snapshot = self.shards.directory.snapshot();
         let version = line.version.or(place.version);
         let held = version.and_then(|version| snapshot.version(&place.corpus, version));
@@ -133,9 +135,13 @@ impl Lifecycle {
     pub(super) async fn forget(&self, place: &Place) {
         // Of the newest, only the line says which that was.
         let version = place.version.or_else(|| self.shards.board.version(place));
-        let (None, Some(version)) = (self.store.local(), version) else { return };
+        let Some(version) = version else { return };
+        let fetched = self.store.local().is_none();
         let (cache_dir, of) = (self.config.cache_dir.clone(), place.clone());
-        let work = move || stage::forget(&cache_dir, &of.corpus, version, &of.shard);
+        let work = move || {
+            checkpoint::remove(&replay::saved_at(&cache_dir, &of.corpus, version, &of.shard))?;
+            if fetched { stage::forget(&cache_dir, &of.corpus, version, &of.shard) } else { Ok(()) }
+        };
         let gone = background::run("forget", Priority::Low, work).await;
         if let Err(error) = gone.flatten() {
             tracing::warn!(corpus = &*place.corpus, shard = %place.shard, %version, %error, "fetched files could not be deleted");
@@ -165,14 +171,18 @@ impl Lifecycle {
             .map(|(place, _)| (place.clone(), place.version))
             .collect::<Vec<_>>();
         let cache_dir = PathBuf::from(&self.config.cache_dir);
-        let path = |(place, version): (Place, Option<Version>)| {
-            let version = VersionStore::version_path(&place.corpus, version?);
-            Some(cache_dir.join(version).join(Manifest::shard_dir(&place.shard)))
+        // Of a local store, only checkpoints lie in the cache.
+        let root = if self.store.local().is_none() { cache_dir.clone() } else { checkpoint::root(&cache_dir) };
+        let paths = |(place, version): (Place, Option<Version>)| {
+            let fetched = VersionStore::version_path(&place.corpus, version?);
+            let fetched = cache_dir.join(fetched).join(Manifest::shard_dir(&place.shard));
+            let saved = replay::saved_at(&self.config.cache_dir, &place.corpus, version?, &place.shard);
+            Some([fetched, saved])
         };
-        let kept: BTreeSet<PathBuf> = lines.chain(going).filter_map(path).collect();
+        let kept: BTreeSet<PathBuf> = lines.chain(going).filter_map(paths).flatten().collect();
         let work = move || {
             let mut removed = 0;
-            remove_others(&cache_dir, &kept, &mut removed).map(|()| removed)
+            remove_others(&root, &kept, &mut removed).map(|()| removed)
         };
         match background::run("sweep", Priority::Low, work).await.flatten() {
             Ok(0) => {}

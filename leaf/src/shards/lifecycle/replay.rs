@@ -15,9 +15,10 @@ use canopy_common::{
     ids::{ShardId, Version},
 };
 use canopy_format::{
+    graves::Graves,
     layout::SLOTS,
     manifest::{Manifest, ShardEntry},
-    store::{Corpus, VersionStore},
+    store::{Corpus, Ordering, VersionStore},
 };
 use canopy_log::Slots;
 use parking_lot::Mutex;
@@ -112,12 +113,16 @@ impl Lifecycle {
             slots: slots.as_bytes().to_vec().into(),
             node: self.shards.node.to_string(),
         };
+        let graves = match corpus.ordering {
+            Ordering::Log => Graves::default(),
+            Ordering::Producer => Graves::open(&job.version_dir.join(Manifest::shard_dir(shard)))?,
+        };
         let saved = saved_at(&self.config.cache_dir, &name.corpus, manifest.version, shard);
         Ok(Following {
             wanted,
             cut,
             source: feed.source.clone(),
-            ground: Arc::new(Ground::new(view.clone(), corpus.ordering, slots)?),
+            ground: Arc::new(Ground::new(view.clone(), corpus.ordering, slots, graves)?),
             config: self.config.overlay.clone(),
             checkpoint: (saved, name),
             clock: feed.clock.clone(),
