@@ -3,6 +3,7 @@
 pub mod config;
 pub mod corpus;
 pub mod explain_latency;
+pub mod feed;
 pub mod index;
 pub mod lab;
 pub mod load;
@@ -51,6 +52,12 @@ pub enum Command {
     /// Run one leaf
     #[command(after_help = "Example:  canopy leaf -c canopy.toml --node leaf-1")]
     Leaf(roles::RoleArgs),
+    /// Run one ingest: takes realtime updates, keeps the log that leaves follow
+    #[command(after_help = "Example:  canopy ingest -c canopy.toml --node ingest-1")]
+    Ingest(roles::RoleArgs),
+    /// Change pages now: put, patch, delete, whole files, and what became of them
+    #[command(subcommand)]
+    Feed(feed::Command),
     /// Run the topology service, or ask one that runs
     Topology(topology::Args),
     /// Give a version to the queries, step by step
@@ -83,6 +90,8 @@ pub async fn run(line: Line) -> Result<()> {
         Command::Root(args) => roles::one(args, canopy_topology::config::Role::Root).await,
         Command::Aggregator(args) => roles::one(args, canopy_topology::config::Role::Aggregator).await,
         Command::Leaf(args) => roles::one(args, canopy_topology::config::Role::Leaf).await,
+        Command::Ingest(args) => roles::one(args, canopy_topology::config::Role::Ingest).await,
+        Command::Feed(command) => feed::run(command).await,
         Command::Topology(args) => topology::run(args).await,
         Command::Rollout(command) => rollout::run(command).await,
         Command::Rollback(args) => rollout::rollback(args).await,

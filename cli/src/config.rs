@@ -11,6 +11,7 @@ use canopy_common::{
     telemetry::TelemetryConfig,
 };
 use canopy_format::store::StoreConfig;
+use canopy_ingest::IngestConfig;
 use canopy_leaf::config::LeafConfig;
 use canopy_root::config::RootConfig;
 use canopy_topology::{
@@ -37,9 +38,11 @@ pub struct Config {
     pub aggregator: AggregatorConfig,
     /// Leaves.
     pub leaf: LeafConfig,
+    /// Ingests.
+    pub ingest: IngestConfig,
 }
 
-const SECTIONS: [&str; 8] = [
+const SECTIONS: [&str; 9] = [
     TelemetryConfig::NAME,
     RpcConfig::NAME,
     StoreConfig::NAME,
@@ -48,6 +51,7 @@ const SECTIONS: [&str; 8] = [
     GatherConfig::NAME,
     AggregatorConfig::NAME,
     LeafConfig::NAME,
+    IngestConfig::NAME,
 ];
 
 /// A configuration with the account of its origins.
@@ -96,6 +100,7 @@ impl Loaded {
             gather: take(&layers, &mut problems),
             aggregator: take(&layers, &mut problems),
             leaf: take(&layers, &mut problems),
+            ingest: take(&layers, &mut problems),
         };
         Self { config, problems, layers }
     }
@@ -118,6 +123,10 @@ impl Loaded {
         }
         if topology.nodes.iter().any(|node| node.role == Role::Root && node.admin.is_empty()) {
             lacks("nodes", "a root has no admin address; its HTTP API listens there");
+        }
+        let mute = topology.nodes.iter().any(|node| node.role == Role::Ingest && node.admin.is_empty());
+        if mute {
+            lacks("nodes", "an ingest has no admin address; `canopy feed` and other writers reach it there");
         }
         // A topology service places what the file does not.
         let service = has(Role::Topology);
@@ -179,6 +188,7 @@ impl Loaded {
         all.extend(settings(&config.gather));
         all.extend(settings(&config.aggregator));
         all.extend(settings(&config.leaf));
+        all.extend(settings(&config.ingest));
         all
     }
 
@@ -193,6 +203,7 @@ impl Loaded {
         lines.extend(layers.print(&config.gather));
         lines.extend(layers.print(&config.aggregator));
         lines.extend(layers.print(&config.leaf));
+        lines.extend(layers.print(&config.ingest));
         lines
     }
 }
@@ -216,6 +227,7 @@ pub fn schema() -> Vec<(String, String, &'static str)> {
     of::<GatherConfig>(&mut lines);
     of::<AggregatorConfig>(&mut lines);
     of::<LeafConfig>(&mut lines);
+    of::<IngestConfig>(&mut lines);
     lines
 }
 

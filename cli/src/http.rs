@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use bytes::Bytes;
-use canopy_common::net::NetIo;
+use canopy_common::{config::Secret, net::NetIo};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::rt::TokioIo;
@@ -25,13 +25,20 @@ pub struct Client {
     net: NetIo,
     address: String,
     patience: Duration,
+    key: Option<Secret>,
 }
 
 impl Client {
     /// A client for `host:port`; an `http://` prefix is accepted.
     pub fn new(net: NetIo, address: &str, patience: Duration) -> Self {
         let address = address.strip_prefix("http://").unwrap_or(address).trim_end_matches('/').to_owned();
-        Self { net, address, patience }
+        Self { net, address, patience, key: None }
+    }
+
+    /// The same, with a key that goes along as `Authorization: Bearer`.
+    #[must_use]
+    pub fn with_key(self, key: Secret) -> Self {
+        Self { key: Some(key), ..self }
     }
 
     /// The address.
@@ -50,12 +57,15 @@ impl Client {
     }
 
     async fn send(&self, method: Method, path: &str, body: Bytes) -> Result<Response<Bytes>> {
-        let request = Request::builder()
+        let mut request = Request::builder()
             .method(method)
             .uri(path)
             .header("host", &self.address)
-            .header("content-type", "application/json")
-            .body(Full::new(body))?;
+            .header("content-type", "application/json");
+        if let Some(key) = &self.key {
+            request = request.header("authorization", format!("Bearer {}", key.reveal()));
+        }
+        let request = request.body(Full::new(body))?;
         let answered = tokio::time::timeout(self.patience, self.exchange(request)).await;
         answered.map_err(|_| anyhow!("{} did not answer within {:?}", self.address, self.patience))?
     }

@@ -2,7 +2,8 @@
 //! free ports (`quickstart`, tests). Listeners are bound before the routing snapshot is made, so that port 0 works and
 //! a taken port is an error before anything else happens.
 //!
-//! Leaving goes from the top down: roots first, so that what they still have to answer finds everybody below.
+//! Leaving goes from the top down: roots first, so that what they still have to answer finds everybody below. An ingest goes
+//! after the leaves: a query that waits for a write gets it, and the last checkpoint of a leaf needs no ingest.
 
 use std::{collections::BTreeMap, io::ErrorKind, sync::Arc, time::Duration};
 
@@ -19,6 +20,7 @@ use canopy_common::{
     telemetry::Telemetry,
 };
 use canopy_format::store::VersionStore;
+use canopy_ingest::IngestServe;
 use canopy_leaf::LeafServe;
 use canopy_root::{RootServe, config::QueryLogConfig};
 use canopy_topology::{
@@ -37,7 +39,7 @@ pub struct Tree {
     /// Their topology, ports resolved.
     pub topology: TopologyConfig,
     policies: Policies<Live<GatherConfig>, Live<QueryLogConfig>>,
-    levels: [Level; 4],
+    levels: [Level; 5],
 }
 
 /// Settings that may change while roles run.
@@ -69,7 +71,8 @@ fn level(role: Role) -> usize {
         Role::Root => 0,
         Role::Aggregator => 1,
         Role::Leaf => 2,
-        Role::Topology => 3,
+        Role::Ingest => 3,
+        Role::Topology => 4,
     }
 }
 
@@ -179,7 +182,7 @@ impl Tree {
         fixed: &Membership,
         node: &NodeConfig,
     ) -> Result<Membership> {
-        if node.role == Role::Topology || self.topology.services().is_empty() {
+        if !node.role.takes_queries() || self.topology.services().is_empty() {
             return Ok(fixed.clone());
         }
         Ok(Membership::Linked(Link::new(&self.topology, node.clone(), &config.rpc, &surroundings.net)?))
@@ -213,10 +216,17 @@ impl Tree {
                 });
             }
             Role::Leaf => {
-                let (config, store) = (config.leaf.clone(), opened()?);
-                let leaf = LeafServe { node: id, config, rpc, store, membership, grpc, admin };
+                let (config, store, ingest) = (config.leaf.clone(), opened()?, self.topology.ingests());
+                let leaf = LeafServe { node: id, config, rpc, store, ingest, membership, grpc, admin };
                 nodes.spawn(async move {
                     canopy_leaf::serve(leaf, deps, drain).await.with_context(|| format!("leaf {name}"))
+                });
+            }
+            Role::Ingest => {
+                let (config, store) = (config.ingest.clone(), opened()?);
+                let ingest = IngestServe { node: id, config, rpc, store, grpc, http: admin };
+                nodes.spawn(async move {
+                    canopy_ingest::serve(ingest, deps, drain).await.with_context(|| format!("ingest {name}"))
                 });
             }
             Role::Aggregator => {
@@ -255,6 +265,12 @@ impl Tree {
     pub fn roots(&self) -> impl Iterator<Item = &str> {
         let roots = self.topology.nodes.iter().filter(|node| node.role == Role::Root);
         roots.map(|node| node.admin.as_str())
+    }
+
+    /// HTTP addresses of the ingests.
+    pub fn ingests(&self) -> impl Iterator<Item = &str> {
+        let ingests = self.topology.nodes.iter().filter(|node| node.role == Role::Ingest);
+        ingests.map(|node| node.admin.as_str())
     }
 
     /// Resolves with the first role that ends; an error when it failed.

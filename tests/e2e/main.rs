@@ -8,6 +8,7 @@ mod dates;
 mod dirty;
 mod documents;
 mod faults;
+mod feed;
 mod grpc;
 mod overload;
 mod pages;

@@ -27,17 +27,25 @@ pub struct Shape {
     pub leaves: u32,
     /// Leaves that hold each shard.
     pub replicas: u32,
+    /// Ingests; more than one share a log, which only an engine of several processes can.
+    pub ingests: u32,
 }
 
 impl Shape {
     /// One root over its leaves.
     pub fn flat(leaves: u32, replicas: u32) -> Self {
-        Self { roots: 1, aggregators: 0, leaves, replicas }
+        Self { roots: 1, aggregators: 0, leaves, replicas, ingests: 0 }
     }
 
     /// Two aggregators in between.
     pub fn two_levels(leaves: u32, replicas: u32) -> Self {
         Self { aggregators: 2, ..Self::flat(leaves, replicas) }
+    }
+
+    /// The same with an ingest. Where its log is has to be said: `ingest.directory`.
+    #[must_use]
+    pub fn fed(self) -> Self {
+        Self { ingests: 1, ..self }
     }
 
     /// Nodes and placements for corpora of so many shards: shard i is on leaves i, i + 1, … Addresses are by `address`.
@@ -50,6 +58,7 @@ impl Shape {
             (0..self.roots).map(|n| node(format!("root-{n}"), Role::Root)).collect();
         nodes.extend((0..self.aggregators).map(|n| node(format!("aggregator-{n}"), Role::Aggregator)));
         nodes.extend((0..self.leaves).map(|n| node(format!("leaf-{n}"), Role::Leaf)));
+        nodes.extend((0..self.ingests).map(|n| node(format!("ingest-{n}"), Role::Ingest)));
         let placements = corpora.iter().flat_map(|(corpus, shards)| {
             (0..self.leaves.min(*shards)).map(move |home| Placement {
                 corpus: (*corpus).to_owned(),

@@ -307,6 +307,7 @@ fn text(config: &Config) -> String {
     section("gather", &config.gather, &mut out);
     section("aggregator", &config.aggregator, &mut out);
     section("leaf", &config.leaf, &mut out);
+    section("ingest", &config.ingest, &mut out);
     out.to_string()
 }
 

@@ -92,6 +92,12 @@ impl Default for TopologyConfig {
 }
 
 impl TopologyConfig {
+    /// gRPC addresses of the ingests, in the order of the file; none: leaves follow no log.
+    pub fn ingests(&self) -> Vec<String> {
+        let ingests = self.nodes.iter().filter(|node| node.role == Role::Ingest);
+        ingests.map(|node| node.address.clone()).collect()
+    }
+
     /// Addresses of the topology service; none: the topology is static.
     pub fn services(&self) -> Vec<String> {
         let services = self.nodes.iter().filter(|node| node.role == Role::Topology);
@@ -109,13 +115,15 @@ pub enum Role {
     Aggregator,
     /// Searches shards.
     Leaf,
+    /// Takes operations and keeps the log that leaves follow.
+    Ingest,
     /// Keeps who serves what.
     Topology,
 }
 
 impl Role {
     /// Every role.
-    pub const ALL: [Self; 4] = [Self::Root, Self::Aggregator, Self::Leaf, Self::Topology];
+    pub const ALL: [Self; 5] = [Self::Root, Self::Aggregator, Self::Leaf, Self::Ingest, Self::Topology];
 
     /// The role of a word.
     pub fn parse(word: &str) -> Option<Self> {
@@ -124,7 +132,12 @@ impl Role {
 
     /// Whether it reads versions from their store.
     pub fn reads_versions(self) -> bool {
-        matches!(self, Self::Root | Self::Leaf)
+        matches!(self, Self::Root | Self::Leaf | Self::Ingest)
+    }
+
+    /// Whether queries pass it. Others are in no routing snapshot, and the topology service need not know them.
+    pub fn takes_queries(self) -> bool {
+        matches!(self, Self::Root | Self::Aggregator | Self::Leaf)
     }
 
     /// The word in the configuration.
@@ -133,6 +146,7 @@ impl Role {
             Self::Root => "root",
             Self::Aggregator => "aggregator",
             Self::Leaf => "leaf",
+            Self::Ingest => "ingest",
             Self::Topology => "topology",
         }
     }
@@ -188,7 +202,10 @@ pub struct Placement {
 impl Section for TopologyConfig {
     const NAME: &'static str = "topology";
     const DOCS: &'static [(&'static str, &'static str)] = &[
-        ("nodes", "processes of the tree: id, role (root, aggregator, leaf, topology), address, admin, zone"),
+        (
+            "nodes",
+            "processes of the tree: id, role (root, aggregator, leaf, ingest, topology), address, admin, zone",
+        ),
         ("placements", "which leaves hold which shards: corpus, shards, replicas, version (0: the newest)"),
         ("store", "store of the topology service: a file, or etcd://host:port[,host:port]/prefix"),
         ("store_user", "user at the store; empty: none"),

@@ -193,7 +193,7 @@ impl RoutingSnapshot {
                 .map(|(key, reason)| format!("topology.{key}: {reason}"))
                 .collect());
         }
-        let known = config.nodes.iter().filter(|node| node.role != Role::Topology);
+        let known = config.nodes.iter().filter(|node| node.role.takes_queries());
         let nodes = known.map(|node| {
             let known = Node {
                 role: node.role,

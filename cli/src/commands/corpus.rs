@@ -127,7 +127,16 @@ async fn list(store: &StoreArgs, json: bool) -> Result<()> {
             || "no version yet".to_owned(),
             |newest| format!("versions {}, newest {newest}", versions.len()),
         );
-        say!("{:20} schema {:12} {newest}", corpus.name, corpus.schema.name,);
+        let ordering = match corpus.ordering {
+            Ordering::Log => "log",
+            Ordering::Producer => "producer",
+        };
+        say!(
+            "{:20} schema {:12} partitions {:4} ordering {ordering:8} {newest}",
+            corpus.name,
+            corpus.schema.name,
+            corpus.partitions
+        );
     }
     Ok(())
 }

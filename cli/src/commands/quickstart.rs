@@ -16,7 +16,7 @@ use canopy_format::{
 use canopy_indexer::build::{self, BuildRequest};
 use canopy_topology::config::{NodeConfig, Placement, Role, TopologyConfig};
 
-use super::roles::Signals;
+use super::{feed::DEFAULT_INGEST, roles::Signals};
 use crate::{
     config::{Config, Loaded},
     http::{Client, encode},
@@ -54,7 +54,7 @@ pub struct Args {
     /// Where the index goes; what is there already is used again
     #[arg(long, default_value = "canopy-sample")]
     dir: PathBuf,
-    /// Port of the search page and API; 0 takes a free one
+    /// Port of the search page and API, the one above it takes changes; 0 takes free ones
     #[arg(long, default_value_t = 8080)]
     port: u16,
 }
@@ -65,6 +65,8 @@ pub async fn run(args: Args) -> Result<()> {
     build_sample(&store, &args.dir, args.json).await?;
     let mut config = Loaded::read(None, &[]).checked()?;
     config.topology = topology(args.port, args.once);
+    config.ingest.directory = args.dir.join("ingest").to_string_lossy().into_owned();
+    config.leaf.cache_dir = args.dir.join("cache").to_string_lossy().into_owned();
     // A small tree with the shape of a large one: four branches, two aggregators between root and leaves.
     config.gather.fanout_max = 2;
     config.gather.branch_shards = 1;
@@ -81,6 +83,11 @@ pub async fn run(args: Args) -> Result<()> {
         say!("\nsearch page  http://{root}/");
         say!("API          http://{root}/v1/{CORPUS}/search?q={}", encode(&args.query));
         say!("metrics      http://{root}/metrics");
+        if let Some(ingest) = tree.ingests().next() {
+            let at = if ingest == DEFAULT_INGEST { String::new() } else { format!(" --ingest {ingest}") };
+            say!("\nchange a page, then search for it:");
+            say!("  canopy feed put --key https://example.com/ --document '{{\"title\":\"Quokka\"}}'{at}");
+        }
         say!("Stop with Ctrl-C.");
         tokio::select! {
             biased;
@@ -148,6 +155,14 @@ fn topology(port: u16, free_ports: bool) -> TopologyConfig {
     let mut nodes = vec![root];
     nodes.extend((1..=2).map(|n| NodeConfig::local(format!("aggregator-{n}"), Role::Aggregator)));
     nodes.extend((1..=4).map(|n| NodeConfig::local(format!("leaf-{n}"), Role::Leaf)));
+    if !free_ports {
+        // One answer needs nobody who takes changes.
+        let mut ingest = NodeConfig::local("ingest-1", Role::Ingest);
+        if let Some(above) = port.checked_add(1).filter(|_| port > 0) {
+            ingest.admin = format!("127.0.0.1:{above}");
+        }
+        nodes.push(ingest);
+    }
     let placement = |shards: [u32; 2], replicas: [&str; 2]| Placement {
         corpus: CORPUS.to_owned(),
         shards: shards.iter().map(|number| format!("main/{number}")).collect(),

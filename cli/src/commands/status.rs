@@ -1,6 +1,7 @@
 //! `canopy status`: one screen over a tree: its nodes, asked at once, and what the topology service knows of versions, rollouts
 //! and replicas. A node that does not answer is a line, not an error; so is a service that is away.
 
+mod feed;
 mod screen;
 
 use std::{collections::BTreeSet, path::PathBuf, time::Duration};
@@ -150,6 +151,7 @@ fn document(screen: &Screen) -> Value {
     let (unready, lacking) = (screen.unready().count(), screen.lacking().count());
     let halted: Vec<String> = screen.halted().collect();
     let mut document = json!({ "nodes": list, "unready": unready, "lacking": lacking, "halted": halted });
+    document["feeds"] = json!(feed::of(&screen.reports));
     if let Some(tree) = &screen.tree {
         document["topology"] = tree.status.clone();
         document["replicas"] = tree.replicas.clone();
@@ -173,6 +175,9 @@ fn verdict(screen: &Screen) -> Result<()> {
             let more = if names.len() > 10 { ", ..." } else { "" };
             format!("{} of {} nodes {what}: {some}{more}", names.len(), screen.reports.len())
         })
+        .chain(feed::of(&screen.reports).into_iter().flat_map(|(corpus, feed)| {
+            feed.alarms.into_iter().map(move |alarm| format!("{corpus}: {alarm}"))
+        }))
         .chain(screen.halted())
         .chain(screen.alarmed())
         .chain(screen.lost());

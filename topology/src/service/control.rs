@@ -118,7 +118,8 @@ impl Control {
             return Err(Error::invalid(format!("topology.{key}"), reason));
         }
         self.most_nodes = config.max_nodes as usize;
-        for node in &config.nodes {
+        // Writers and leaves find an ingest in the file.
+        for node in config.nodes.iter().filter(|node| node.role != Role::Ingest) {
             let id = NodeId::from(node.id.as_str());
             let new = NodeRecord::from(node);
             // One that never comes is away after a lease, like any other.

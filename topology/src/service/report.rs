@@ -70,7 +70,7 @@ impl Word {
             name("zone", &report.zone)?;
         }
         let role = Role::parse(&report.role)
-            .filter(|role| *role != Role::Topology)
+            .filter(|role| role.takes_queries())
             .ok_or_else(|| Error::invalid("role", "it is none of root, aggregator, leaf"))?;
         for (field, address) in [("address", &report.address), ("admin", &report.admin)] {
             let may_be_empty = field == "admin" && address.is_empty();
@@ -266,7 +266,7 @@ impl Control {
         match word.record.role {
             Role::Leaf => word.held.iter().any(|held| self.moves(&word.node, held)),
             Role::Root => self.hopeless(&word.held).is_some(),
-            Role::Aggregator | Role::Topology => false,
+            Role::Aggregator | Role::Ingest | Role::Topology => false,
         }
     }
 

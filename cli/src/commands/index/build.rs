@@ -4,6 +4,7 @@ use std::{io::IsTerminal, path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::{Result, bail};
 use canopy_common::config::Size;
+use canopy_format::token::Token;
 use canopy_indexer::{
     build::{self, Amount, BuildReport, BuildRequest, Progress, Stage},
     source::Format,
@@ -65,9 +66,9 @@ pub struct Args {
     /// Where spill files go; beside the version when left out, needed when the store is no directory
     #[arg(long, value_name = "DIR")]
     temp: Option<PathBuf>,
-    /// Log offsets that the input contains, PARTITION:OFFSET,…
-    #[arg(long, value_name = "TOKEN", default_value = "")]
-    cut: String,
+    /// Where the log ended before the input was read, as `canopy feed token` prints it: leaves replay what came after
+    #[arg(long, value_name = "TOKEN", default_value = ":", value_parser = cut)]
+    cut: Token,
     /// Publish also an empty version, one below half of the version before, or one of input files that end too early
     #[arg(long)]
     force: bool,
@@ -94,12 +95,15 @@ fn share(text: &str) -> Result<f64> {
     }
 }
 
-fn cut(token: &str) -> Result<std::collections::BTreeMap<u32, u64>> {
-    let parts = token.split(',').filter(|part| !part.is_empty()).map(|part| {
-        let parsed = part.split_once(':').and_then(|(p, o)| Some((p.parse().ok()?, o.parse().ok()?)));
-        parsed.ok_or_else(|| anyhow::anyhow!("--cut: {part:?} is not PARTITION:OFFSET; hint: 0:1207,1:998"))
-    });
-    parts.collect()
+/// A token of a known log; `:` is none.
+fn cut(text: &str) -> Result<Token, String> {
+    let token: Token = text.parse()?;
+    if token.epoch.is_empty() && !token.offsets.is_empty() {
+        return Err(
+            "it does not say of which log it is; take all of what `canopy feed token` prints".to_owned()
+        );
+    }
+    Ok(token)
 }
 
 /// Runs it.
@@ -117,7 +121,8 @@ pub async fn run(args: Args) -> Result<()> {
         max_rejects: share(&args.max_rejects)?,
         reject_file: args.reject_file.clone(),
         temp: args.temp.clone(),
-        cut: cut(&args.cut)?,
+        cut: args.cut.offsets,
+        log: args.cut.epoch,
         force: args.force,
         warmup: args.warmup.as_deref().map(|file| warmup::read(file, &args.corpus)).transpose()?,
         sign: args.sign_key.as_deref().map(keygen::read).transpose()?,
@@ -170,13 +175,13 @@ fn summary(report: &BuildReport) -> String {
 }
 
 /// Shows a build's progress.
-struct Bars {
+pub(super) struct Bars {
     quiet: bool,
     bar: parking_lot::Mutex<ProgressBar>,
 }
 
 impl Bars {
-    fn new(quiet: bool) -> Self {
+    pub(super) fn new(quiet: bool) -> Self {
         Self { quiet, bar: parking_lot::Mutex::new(ProgressBar::hidden()) }
     }
 
@@ -218,7 +223,9 @@ mod tests {
         assert_eq!(share("0.1%").unwrap(), 0.001);
         assert_eq!(share("1").unwrap(), 1.0);
         assert!(share("101%").is_err() && share("x").is_err());
-        assert_eq!(cut("0:5,3:7").unwrap(), [(0, 5), (3, 7)].into());
-        assert!(cut("0").is_err());
+        let token = cut("5f2c:0.5,3.7").unwrap();
+        assert_eq!((token.epoch.as_str(), token.offsets), ("5f2c", [(0, 5), (3, 7)].into()));
+        assert_eq!(cut(":"), Ok(Token::default()));
+        assert!(cut("0:5,3:7").is_err() && cut(":0.5").is_err() && cut("0").is_err());
     }
 }

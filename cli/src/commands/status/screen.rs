@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use comfy_table::{Table, presets};
 use serde_json::Value;
 
+use super::feed;
 use crate::show;
 
 /// Nodes from which on those that say the same share a line.
@@ -28,9 +29,10 @@ pub struct Report {
 }
 
 impl Report {
-    /// Shards that it should hold and answers of in no version; at a root corpora that it can't serve.
+    /// Shards that it should hold and answers of in no version; at a root corpora that it can't serve; at an ingest logs that it can't open.
     fn lacks(&self) -> usize {
-        list(&self.status["lacking"]).count() + self.unserved().count()
+        let closed = self.status["lacking"].as_object().map_or(0, serde_json::Map::len);
+        list(&self.status["lacking"]).count() + closed + self.unserved().count()
     }
 
     /// Corpora that a root can't serve, with the reason.
@@ -68,15 +70,15 @@ struct Row {
 
 const HEADER: [&str; 8] = ["node", "role", "http", "health", "shards", "documents", "version", "reason"];
 
-fn number(value: &Value) -> u64 {
+pub(super) fn number(value: &Value) -> u64 {
     value.as_u64().or_else(|| value.as_str()?.parse().ok()).unwrap_or(0)
 }
 
-fn list(value: &Value) -> impl Iterator<Item = &Value> {
+pub(super) fn list(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
-fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+pub(super) fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value[key].as_str().unwrap_or("?")
 }
 
@@ -156,6 +158,7 @@ impl Screen {
             lines.extend(tree.lost().map(|lost| format!("ALARM {lost}")));
             tree.lacking(&mut lines, all);
         }
+        lines.extend(feed::lines(&feed::of(&self.reports)));
         if !lines.is_empty() {
             lines.push(String::new());
         }
