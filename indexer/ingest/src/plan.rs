@@ -162,7 +162,7 @@ mod tests {
         let delete = r#"{"op":"delete","key":"k"}"#;
         let bad = r#"{"op":"put","key":"k","document":{"colour":1}}"#;
         let other = r#"{"op":"delete","key":"j"}"#;
-        let replaced = |lines| batch(lines, Ordering::Log);
+        let replaced = |lines: &[&str]| batch(lines, Ordering::Log);
         assert_eq!(replaced(&[put, other, delete]), [by(2, true), None, None]);
         assert_eq!(replaced(&[put, patch]), [None, None]);
         assert_eq!(replaced(&[patch, put, patch]), [by(1, true), None, None]);
