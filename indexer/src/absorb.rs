@@ -71,8 +71,9 @@ pub struct AbsorbRequest {
     pub clock: Arc<dyn WallClock>,
     /// Stops it.
     pub cancel: Cancel,
-    /// Memory of words to look for, bytes; tests set one that few words exceed.
-    pub(crate) words: Option<usize>,
+    /// Most memory of the words of removed documents that are looked for one by one, bytes; above it all documents are
+    /// analysed. A share of `memory` when `None`.
+    pub words: Option<usize>,
 }
 
 impl AbsorbRequest {

@@ -118,9 +118,9 @@ mod tests {
     fn an_operation_comes_back_from_its_row_and_damage_is_an_error() {
         for kind in [Kind::Put, Kind::Patch, Kind::Delete] {
             let document = Bytes::from_static(b"{\"title\":\"T\"}");
-            let logged_ = Logged { offset: 7, kind, key: "ü".into(), order: u64::MAX, document };
-            let row = row(&logged_);
-            assert_eq!(logged(row.clone()).expect("row"), logged_);
+            let given = Logged { offset: 7, kind, key: "ü".into(), order: u64::MAX, document };
+            let row = row(&given);
+            assert_eq!(logged(row.clone()).expect("row"), given);
             let cut = |end: usize| Row { bytes: row.bytes[..end].into(), ..row.clone() };
             assert!((0..HEAD + 2).all(|end| logged(cut(end)).is_err()));
         }

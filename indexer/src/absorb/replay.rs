@@ -124,7 +124,8 @@ impl<'a> Replay<'a> {
             return State { known: grave.map(Known::grave), document: None };
         };
         // In the order of the log, everything that is read comes after everything in the version.
-        let (stamp, fields) = if producer { self.stamps(&written) } else { Default::default() };
+        let (stamp, fields) =
+            if producer { self.stamps(&written) } else { (Stamp::default(), Fields::new()) };
         State { known: Some(Known::new(Where::Base, stamp, fields)), document: Some(document) }
     }
 

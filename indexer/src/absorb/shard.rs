@@ -92,6 +92,7 @@ pub(super) fn write(
         languages: BTreeMap::new(),
         gone_languages: BTreeMap::new(),
         absorbed: Absorbed::default(),
+        changes: 0,
     };
     let (fresh, lost) = (Gathering::begin(), Gathering::begin());
     let analyse = |document: &Document, key, write: &Write, gathering| {
@@ -130,6 +131,8 @@ struct Making<'a> {
     languages: BTreeMap<String, u64>,
     gone_languages: BTreeMap<String, u64>,
     absorbed: Absorbed,
+    /// Keys so far.
+    changes: u64,
 }
 
 impl Making<'_> {
@@ -153,7 +156,8 @@ impl Making<'_> {
             self.segments.add(indexed)?;
             self.absorbed.documents += 1;
         }
-        if (self.absorbed.removed + self.absorbed.documents).is_multiple_of(STEP) {
+        self.changes += 1;
+        if self.changes.is_multiple_of(STEP) {
             self.tools.cancel.check()?;
             self.segments.look()?;
             self.tools.progress.advance(Stage::Write, Amount { documents: STEP, bytes: 0 });

@@ -26,7 +26,6 @@ use super::{
 };
 use crate::{
     build::{
-        row::Written as Write_,
         shard::{STEP, ShardTools, Written},
         spellings::Spellings,
         terms::{Terms, put},
@@ -197,8 +196,8 @@ impl Search<'_> {
         if self.analysed.is_multiple_of(STEP) {
             self.tools.cancel.check()?;
         }
-        let (document, Write_ { writes, .. }) = shard.whole(at)?;
-        let write = (document.key_hash(), Place::default(), &writes);
+        let (document, written) = shard.whole(at)?;
+        let write = (document.key_hash(), Place::default(), &written.writes);
         let indexed = self.tools.schema.document_of_build(&document, write, self.tools.analyzer, gathering);
         Ok(indexed.spellings)
     }

@@ -4,7 +4,8 @@
 //! `_rest` is JSON, `{"fields":{…},"orders":{"title":12},"ties":{"":7}}`: the fields that answers do not show; orders of
 //! fields that were patched after the document was put, which has `_order`; and what decides between writes of one order,
 //! under `""` that of the document. Each part is left out when it is empty, and `_rest` with them: most documents of a
-//! schema that shows everything have none.
+//! schema that shows everything have none. Where the schema has no field for the language, `_rest` has it too: told anew from
+//! a document that link texts were added to, it might be another one, and with it the terms.
 
 use std::collections::BTreeMap;
 
@@ -34,10 +35,14 @@ struct Rest {
     orders: BTreeMap<String, u64>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     ties: BTreeMap<String, u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    language: Option<String>,
 }
 
 /// Name of the document itself among the ties.
 const DOCUMENT: &str = "";
+/// The field of the language, in schemas that have it.
+const LANGUAGE: &str = "lang";
 
 /// The bytes of `_rest`; `None`: there is nothing to keep.
 pub(super) fn rest(schema: &IndexSchema, document: &Document, writes: &Writes) -> Option<Vec<u8>> {
@@ -47,11 +52,12 @@ pub(super) fn rest(schema: &IndexSchema, document: &Document, writes: &Writes) -
     let ties = writes.fields.iter().map(|(name, stamp)| (name.as_str(), stamp.tie));
     let ties = ties.chain([(DOCUMENT, writes.tie)]).filter(|(_, tie)| *tie != 0);
     let ties: BTreeMap<String, u64> = ties.map(|(name, tie)| (name.to_owned(), tie)).collect();
-    if fields.is_empty() && orders.is_empty() && ties.is_empty() {
+    let language = schema.schema.field(LANGUAGE).is_none().then(|| document.language.clone());
+    if fields.is_empty() && orders.is_empty() && ties.is_empty() && language.is_none() {
         return None;
     }
     // Text keys and plain values: writing them to memory cannot fail.
-    Some(serde_json::to_vec(&Rest { fields, orders, ties }).unwrap_or_default())
+    Some(serde_json::to_vec(&Rest { fields, orders, ties, language }).unwrap_or_default())
 }
 
 /// The fields of `_rest`, without the writes that they are of, to be compared.
@@ -70,10 +76,11 @@ impl IndexSchema {
         let damaged = |reason: String| Error::Damaged { what: "a stored document".to_owned(), reason };
         let broken = |error: serde_json::Error| damaged(error.to_string());
         let mut fields: Map<String, Json> = serde_json::from_slice(source).map_err(broken)?;
-        let mut writes = Writes::default();
+        let (mut writes, mut language) = (Writes::default(), None);
         if !rest.is_empty() {
             let mut rest: Rest = serde_json::from_slice(rest).map_err(broken)?;
             fields.append(&mut rest.fields);
+            language = rest.language;
             writes.tie = rest.ties.remove(DOCUMENT).unwrap_or(0);
             for (name, order) in rest.orders {
                 let tie = rest.ties.get(&name).copied().unwrap_or(0);
@@ -81,7 +88,11 @@ impl IndexSchema {
             }
         }
         let document = Document::from_whole(&self.schema, fields);
-        Ok((document.map_err(|reject| damaged(reject.to_string()))?, writes))
+        let mut document = document.map_err(|reject| damaged(reject.to_string()))?;
+        if let Some(language) = language {
+            document.language = language;
+        }
+        Ok((document, writes))
     }
 }
 
@@ -114,6 +125,20 @@ mod tests {
             let read = whole.whole_document(&document.to_source(&schema), &rest).expect("read");
             assert_eq!(read, (document.clone(), writes));
         }
+    }
+
+    #[test]
+    fn a_language_that_no_field_has_is_kept() {
+        let mut schema = Schema::web();
+        schema.fields.retain(|field| field.name != "lang");
+        let fields = IndexSchema::of(&schema, true).expect("schema");
+        let json = serde_json::json!({ "url": "https://a.example/x", "title": "The cat sat on the mat" });
+        let mut document =
+            Document::from_json(&schema, json.as_object().expect("object").clone()).expect("document");
+        document.language = "fi".to_owned();
+        let rest = rest(&fields, &document, &Writes::default()).expect("a language");
+        let read = fields.whole_document(&document.to_source(&schema), &rest).expect("read");
+        assert_eq!(read.0, document);
     }
 
     #[test]

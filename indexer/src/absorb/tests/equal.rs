@@ -2,7 +2,8 @@
 
 use canopy_common::ids::KeyHash;
 use tantivy::{
-    DocSet, Postings, TERMINATED,
+    DocSet, TERMINATED,
+    postings::Postings,
     schema::{Field, FieldType, IndexRecordOption},
 };
 
