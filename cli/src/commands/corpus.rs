@@ -1,4 +1,4 @@
-//! `canopy corpus create|list|set-schema`.
+//! `canopy corpus create|list|set-schema|delete`.
 
 use std::path::{Path, PathBuf};
 
@@ -8,9 +8,10 @@ use canopy_format::{
     schema::Schema,
     store::{Corpus, Ordering, VersionStore},
 };
+use canopy_proto::topology::show_request::What;
 use clap::{Subcommand, ValueEnum};
 
-use crate::{say::say, store::StoreArgs};
+use crate::{config::Loaded, control::Service, say::say, show, store::StoreArgs};
 
 /// What decides between two writes of a key.
 #[derive(Clone, Copy, ValueEnum)]
@@ -64,6 +65,26 @@ pub enum Command {
         #[arg(long, value_name = "FILE")]
         schema: PathBuf,
     },
+    /// Delete a corpus with all its versions; refused while a tree has it placed
+    #[command(after_help = "Example:  canopy corpus delete old -c canopy.toml --yes")]
+    Delete(DeleteArgs),
+}
+
+/// `canopy corpus delete`.
+#[derive(clap::Args)]
+pub struct DeleteArgs {
+    /// Name
+    name: String,
+    #[command(flatten)]
+    store: StoreArgs,
+    #[command(flatten)]
+    service: Service,
+    /// No tree serves from this store
+    #[arg(long, conflicts_with_all = ["config", "addresses"])]
+    without_service: bool,
+    /// Delete it; without, only what would be deleted is said
+    #[arg(long)]
+    yes: bool,
 }
 
 /// Reads a schema file.
@@ -96,7 +117,43 @@ pub async fn run(command: Command) -> Result<()> {
             store.open_to_make(&name)?.set_schema(&name, schema).await?;
             say!("{name}: the next build uses schema {id}");
         }
+        Command::Delete(args) => delete(args).await?,
     }
+    Ok(())
+}
+
+/// Versions that leaves map are kept by the system until they let go; still, a tree that has it placed would look for it again.
+async fn delete(args: DeleteArgs) -> Result<()> {
+    let DeleteArgs { name, store, service, without_service, yes } = args;
+    let store = store.or_by(service.config()).open()?;
+    if !without_service {
+        let file = service.config().map(|file| Loaded::read(Some(file), &[]).checked()).transpose()?;
+        let fixed = file.filter(|file| file.topology.services().is_empty());
+        let placed = match &fixed {
+            Some(file) => file.topology.placements.iter().any(|placement| placement.corpus == name),
+            None => {
+                let status = service.client()?.show(What::Status, 0).await?;
+                !status["corpora"][&name].is_null()
+            }
+        };
+        if placed {
+            let hint = if fixed.is_some() {
+                "take its placements out of the file and restart the tree"
+            } else {
+                "`canopy topology unplace` takes back what answers nothing yet"
+            };
+            bail!("corpus {name:?} is placed: a tree serves it or will; hint: {hint}");
+        }
+    }
+    let versions = store.versions(&name).await?.len();
+    if !yes {
+        bail!("this deletes corpus {name:?} with {versions} versions for good; hint: --yes");
+    }
+    let bytes = store.remove_corpus(&name).await?;
+    say!(
+        "deleted corpus {name}: {versions} versions, {}; its log is still in the directory of the ingest",
+        show::bytes(bytes)
+    );
     Ok(())
 }
 
@@ -139,4 +196,47 @@ async fn list(store: &StoreArgs, json: bool) -> Result<()> {
         );
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(subcommand)]
+        command: Command,
+    }
+
+    async fn command(words: &[&str]) -> Result<()> {
+        run(Line::try_parse_from(["corpus"].iter().chain(words))?.command).await
+    }
+
+    #[tokio::test]
+    async fn a_corpus_is_deleted_only_when_nobody_has_it_placed_and_somebody_said_yes() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = directory.path().join("store").display().to_string();
+        let file = directory.path().join("c.toml");
+        let node = "[[topology.nodes]]\nid = 'l'\nrole = 'leaf'\naddress = 'h:1'\n";
+        let text = format!(
+            "[store]\nurl = {store:?}\n{node}[[topology.placements]]\ncorpus = 'web'\nshards = ['main/0']\nreplicas = ['l']\n"
+        );
+        std::fs::write(&file, text).unwrap();
+        let file = file.display().to_string();
+        for name in ["web", "old"] {
+            command(&["create", name, "--store", &store]).await.unwrap();
+        }
+        let placed = command(&["delete", "web", "-c", &file, "--yes"]).await.unwrap_err().to_string();
+        assert!(placed.contains("is placed"), "{placed}");
+        let asked = command(&["delete", "old", "-c", &file]).await.unwrap_err().to_string();
+        assert!(asked.contains("--yes"), "{asked}");
+        command(&["delete", "old", "-c", &file, "--yes"]).await.unwrap();
+        let names = VersionStore::open(&store, false).unwrap().corpora().await.unwrap();
+        assert_eq!(names.iter().map(|corpus| corpus.name.as_str()).collect::<Vec<_>>(), ["web"]);
+        let gone = command(&["delete", "old", "--store", &store, "--without-service", "--yes"]).await;
+        assert!(gone.is_err());
+        command(&["create", "old", "--store", &store]).await.unwrap();
+    }
 }

@@ -38,6 +38,9 @@ pub struct Args {
     /// Shows the timeline of the tree
     #[arg(long)]
     trace: bool,
+    /// Sees the write that gave this token, of `canopy feed`
+    #[arg(long, value_name = "TOKEN")]
+    after: Option<String>,
     /// Any other parameter of the API
     #[arg(long, value_name = "NAME=VALUE")]
     param: Vec<String>,
@@ -59,6 +62,9 @@ pub async fn run(args: Args) -> Result<()> {
         if flag.1 {
             path.push_str(&format!("&{}=true", flag.0));
         }
+    }
+    if let Some(token) = &args.after {
+        path.push_str(&format!("&min_offset={}", encode(token)));
     }
     for param in &args.param {
         let (name, value) = param
