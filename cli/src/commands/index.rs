@@ -1,10 +1,12 @@
-//! `canopy index build|list|inspect|verify|diff|publish|gc|keygen`.
+//! `canopy index build|absorb|list|inspect|verify|diff|publish|gc|keygen`.
 
+mod absorb;
 mod bar;
 mod build;
 mod gc;
 mod keygen;
 mod publish;
+mod remote_log;
 mod warmup;
 
 use anyhow::{Result, bail};
@@ -41,6 +43,8 @@ pub struct Which {
 pub enum Command {
     /// Build and publish the next version of a corpus
     Build(build::Args),
+    /// Make and publish the next version of the last one and the log of an ingest, without the source
+    Absorb(absorb::Args),
     /// List the complete versions of a corpus
     #[command(after_help = "Example:  canopy index list --corpus web --store ./canopy-data")]
     List(Which),
@@ -72,6 +76,7 @@ pub enum Command {
 pub async fn run(command: Command) -> Result<()> {
     match command {
         Command::Build(args) => build::run(args).await,
+        Command::Absorb(args) => absorb::run(args).await,
         Command::Publish(args) => publish::run(args).await,
         Command::Gc(args) => gc::run(args).await,
         Command::Keygen(args) => keygen::run(&args),
