@@ -97,3 +97,17 @@ fn all_problems_are_listed_at_once() {
     topology.placements[1].shards.clear();
     assert_eq!(topology.problems().len(), 5, "{:?}", topology.problems());
 }
+
+#[test]
+fn an_ingest_is_found_by_leaves_in_the_file_and_no_query_is_routed_to_it() {
+    let mut topology = sound();
+    topology.nodes.push(node("ingest-1", Role::Ingest, 7010));
+    assert_eq!(topology.problems(), []);
+    assert_eq!(topology.ingests(), ["127.0.0.1:7010"]);
+    assert!(sound().ingests().is_empty());
+    let routing = crate::routing::RoutingSnapshot::from_static(&topology).unwrap();
+    assert_eq!(routing.nodes.len(), 4, "{:?}", routing.nodes);
+    assert!(routing.nodes.values().all(|node| node.role.takes_queries()));
+    assert_eq!(Role::parse("ingest"), Some(Role::Ingest));
+    assert!(Role::Ingest.reads_versions() && !Role::Ingest.takes_queries());
+}
