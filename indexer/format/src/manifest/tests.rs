@@ -107,9 +107,9 @@ fn format_1_has_no_spellings_and_is_still_read() {
 
 #[test]
 fn a_newer_format_is_named_before_anything_else() {
-    let newer = br#"{"format": 3, "corpus": 17, "shards": "elsewhere"}"#;
+    let newer = br#"{"format": 4, "corpus": 17, "shards": "elsewhere"}"#;
     match Manifest::from_json(newer, PATH) {
-        Err(error @ Error::NewerFormat { found: 3, known: 2, .. }) => {
+        Err(error @ Error::NewerFormat { found: 4, known: 3, .. }) => {
             assert!(error.to_string().contains("upgrade this node first"), "{error}");
         }
         other => panic!("{other:?}"),
