@@ -29,7 +29,7 @@ use super::{
     ground::Ground,
     merge::{self, Job, Shape},
     part::Part,
-    state::{Decision, Fields, Keys, Kind, Known, Spot, Stamp, Write, after, decide},
+    state::{Decision, Fields, Keys, Known, Spot, Stamp, Write, after, decide},
     write::Pending,
 };
 use crate::{
