@@ -120,6 +120,14 @@ fn unheard(kind: ErrorKind) -> &'static str {
     }
 }
 
+fn lacks_store(node: &str) -> anyhow::Error {
+    anyhow!("{node} needs a store of versions, and none is open")
+}
+
+fn lacks_pages(root: &str) -> anyhow::Error {
+    anyhow!("root {root} has no `admin` address; hint: its HTTP API listens there")
+}
+
 async fn bind(net: &NetIo, node: &mut NodeConfig) -> Result<Listeners> {
     let listen = |address: String| {
         let bound = net.bind(&address);
@@ -201,15 +209,12 @@ impl Tree {
         let id = NodeId::from(node.id.as_str());
         let Level { drain, nodes } = &mut self.levels[level(node.role)];
         let (deps, drain) = (surroundings.deps(&id), drain.clone());
-        let rpc = config.rpc.clone();
-        let name = node.id.clone();
-        let opened =
-            || store.cloned().ok_or_else(|| anyhow!("{name} needs a store of versions, and none is open"));
+        let (rpc, name) = (config.rpc.clone(), node.id.clone());
+        let opened = || store.cloned().ok_or_else(|| lacks_store(&name));
         match node.role {
             Role::Topology => {
-                let versions = config.store.clone();
+                let (versions, config) = (config.store.clone(), self.topology.clone());
                 let version_store = Arc::new(move || store::lacks(&versions));
-                let config = self.topology.clone();
                 let service = TopologyServe { node: id, config, rpc, grpc, admin, version_store };
                 nodes.spawn(async move {
                     service::serve(service, deps, drain).await.with_context(|| format!("topology {name}"))
@@ -223,8 +228,8 @@ impl Tree {
                 });
             }
             Role::Ingest => {
-                let (config, store) = (config.ingest.clone(), opened()?);
-                let ingest = IngestServe { node: id, config, rpc, store, grpc, http: admin };
+                let (config, store, http) = (config.ingest.clone(), opened()?, admin);
+                let ingest = IngestServe { node: id, config, rpc, store, grpc, http };
                 nodes.spawn(async move {
                     canopy_ingest::serve(ingest, deps, drain).await.with_context(|| format!("ingest {name}"))
                 });
@@ -239,12 +244,9 @@ impl Tree {
                 });
             }
             Role::Root => {
-                let (config, store) = (config.root.clone(), opened()?);
+                let (config, store, grpc) = (config.root.clone(), opened()?, Some(grpc));
+                let http = admin.ok_or_else(|| lacks_pages(&name))?;
                 let Policies { gather, query_log } = self.policies.clone();
-                let http = admin.ok_or_else(|| {
-                    anyhow!("root {name} has no `admin` address; hint: its HTTP API listens there")
-                })?;
-                let grpc = Some(grpc);
                 let root =
                     RootServe { node: id, config, gather, query_log, rpc, store, membership, http, grpc };
                 nodes.spawn(async move {

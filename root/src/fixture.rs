@@ -352,13 +352,8 @@ pub fn rows(rows: u32, shards: u32, each: u64, config: RootConfig) -> Tree {
         leaves[row as usize].push(leaf.clone());
         known.insert(node.clone(), leaf);
         placed.insert(shard, (0..rows).map(|row| leaf_of(row, number)).collect());
-        let leaf = Node {
-            role: Role::Leaf,
-            address: format!("{node}:1"),
-            admin: String::new(),
-            zone: String::new(),
-        };
-        nodes.insert(node, leaf);
+        let (address, admin, zone) = (format!("{node}:1"), String::new(), String::new());
+        nodes.insert(node, Node { role: Role::Leaf, address, admin, zone });
     }
     let routed =
         CorpusRouting { version: Some(Version(VERSION)), shards: placed, ..CorpusRouting::default() };

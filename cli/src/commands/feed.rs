@@ -81,6 +81,7 @@ pub enum Command {
         /// The producer's number of this write, in corpora that are ordered by producers
         #[arg(long)]
         order: Option<u64>,
+        /// Which ingest
         #[command(flatten)]
         at: At,
     },
@@ -98,6 +99,7 @@ pub enum Command {
         /// The producer's number of this write, in corpora that are ordered by producers
         #[arg(long)]
         order: Option<u64>,
+        /// Which ingest
         #[command(flatten)]
         at: At,
     },
@@ -110,6 +112,7 @@ pub enum Command {
         /// The producer's number of this write, in corpora that are ordered by producers
         #[arg(long)]
         order: Option<u64>,
+        /// Which ingest
         #[command(flatten)]
         at: At,
     },
@@ -118,6 +121,7 @@ pub enum Command {
     /// Print where the log ends: take it before reading the source of a build (index build --cut)
     #[command(after_help = "Example:  canopy feed token --corpus web")]
     Token {
+        /// Which ingest
         #[command(flatten)]
         at: At,
     },
@@ -127,6 +131,7 @@ pub enum Command {
         /// The newest so many
         #[arg(long, default_value_t = 100)]
         last: u32,
+        /// Which ingest
         #[command(flatten)]
         at: At,
     },
@@ -138,6 +143,7 @@ pub enum Command {
         /// The producer's number of the delete, in corpora that are ordered by producers
         #[arg(long)]
         order: Option<u64>,
+        /// Which ingest
         #[command(flatten)]
         at: At,
     },

@@ -66,7 +66,10 @@ impl Given {
         let json: Json = serde_json::from_slice(line)
             .map_err(|error| Reject::new("line", format!("not a JSON object: {error}")))?;
         let Json::Object(fields) = json else {
-            return Err(Reject::new("line", "expected an object such as {\"op\":\"put\",\"key\":…,\"document\":{…}}"));
+            return Err(Reject::new(
+                "line",
+                "expected an object such as {\"op\":\"put\",\"key\":…,\"document\":{…}}",
+            ));
         };
         let mut given = Self::default();
         for (name, value) in fields {
@@ -158,7 +161,8 @@ fn keyed(schema: &Schema, key: &str, mut document: Map<String, Json>) -> Result<
         }
         Some(Json::String(same)) if same == key => {}
         Some(_) => {
-            let reason = format!("it is not the key of the operation; leave {} out or say the same", schema.key);
+            let reason =
+                format!("it is not the key of the operation; leave {} out or say the same", schema.key);
             return Err(Reject::new(&schema.key, reason));
         }
     }

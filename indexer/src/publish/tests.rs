@@ -164,7 +164,7 @@ async fn what_is_not_whole_or_does_not_belong_is_refused_by_name() {
     // A newer format.
     let json = source.path(version, "manifest.json");
     let text = fs::read_to_string(&json).unwrap();
-    fs::write(&json, text.replacen("\"format\": 2", "\"format\": 99", 1)).unwrap();
+    fs::write(&json, text.replacen("\"format\": 3", "\"format\": 99", 1)).unwrap();
     let newer = why(run(&PublishRequest { version: Some(version), ..source.to(&target) }).await);
     assert!(newer.contains("format 99") && newer.contains("upgrade"), "{newer}");
     fs::write(&json, text).unwrap();

@@ -73,7 +73,7 @@ fn find(
             return Ok(Ok(Place { serving: serving.clone(), view, address }));
         }
     }
-    let why = if leased.is_some() { DELETED } else { NONE };
+    let why = leased.as_ref().map_or(NONE, |serving| gone(&serving.view(), item, key));
     let snapshot = parts.shards.directory.snapshot();
     // One that is served is newer than one that is only held for its leases.
     let served = parts.shards.find(&snapshot, &fetch.request.corpus, version, &item.shard);
@@ -83,6 +83,14 @@ fn find(
     match parts.shards.judge(&serving, address.as_ref().err()) {
         Some(failure) => Err(failure),
         None => Ok(address?.map(|address| Place { serving, view, address }).ok_or(why)),
+    }
+}
+
+/// Why a view has nothing at a key: a base document is where it was, also when it is hidden; one of the overlay may be anywhere.
+fn gone(view: &ShardView, item: &FetchItem, key: KeyHash) -> &'static str {
+    match view.unpack(item.address).filter(|address| !view.is_overlay(*address)) {
+        Some(address) if view.key_at(address) != Some(key) => NONE,
+        _ => DELETED,
     }
 }
 

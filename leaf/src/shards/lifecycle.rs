@@ -333,8 +333,7 @@ impl Lifecycle {
     /// What the leaf serves of the same shard.
     fn before(&self, place: &Place) -> Option<Arc<Serving>> {
         let snapshot = self.shards.directory.snapshot();
-        let same =
-            |serving: &&Arc<Serving>| *serving.corpus == *place.corpus && serving.shard == place.shard;
+        let same = |serving: &&Arc<Serving>| *serving.corpus == *place.corpus && serving.shard == place.shard;
         snapshot.all().filter(same).max_by_key(|serving| serving.version).cloned()
     }
 

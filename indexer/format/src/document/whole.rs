@@ -75,7 +75,8 @@ impl Document {
             return self.values.remove_entry(&field.name).into_iter().collect();
         }
         let prefix = format!("{}.", field.name);
-        let names: Vec<String> = self.values.keys().filter(|name| name.starts_with(&prefix)).cloned().collect();
+        let names: Vec<String> =
+            self.values.keys().filter(|name| name.starts_with(&prefix)).cloned().collect();
         names.iter().filter_map(|name| self.values.remove_entry(name)).collect()
     }
 
@@ -113,7 +114,10 @@ impl Patch {
                 if json.as_str() == Some(key) {
                     continue;
                 }
-                return Err(Reject::new(&name, "the key of a document can't be patched; put another document"));
+                return Err(Reject::new(
+                    &name,
+                    "the key of a document can't be patched; put another document",
+                ));
             }
             let Some(field) = schema.fields.iter().find(|field| field.name == name) else {
                 return Err(super::unknown(schema, &name));
@@ -158,7 +162,8 @@ impl Patch {
     /// As it is in the log.
     pub fn to_whole(&self, schema: &Schema) -> Vec<u8> {
         let mut fields = self.values.fields(schema, |field| self.has(&field.name));
-        for name in self.names.keys().filter(|name| !fields.contains_key(*name)).cloned().collect::<Vec<_>>() {
+        for name in self.names.keys().filter(|name| !fields.contains_key(*name)).cloned().collect::<Vec<_>>()
+        {
             fields.insert(name, Json::Null);
         }
         serde_json::to_vec(&fields).unwrap_or_default()
@@ -202,10 +207,17 @@ mod tests {
         let document = Document::from_json(&schema, object(DOCUMENT)).unwrap();
         let mut other = schema.clone();
         other.fields.retain(|field| field.name != "topic");
-        other.fields.iter_mut().filter(|field| field.name == "title").for_each(|field| field.kind = Kind::I64);
+        other
+            .fields
+            .iter_mut()
+            .filter(|field| field.name == "title")
+            .for_each(|field| field.kind = Kind::I64);
         let read = serde_json::from_slice(&document.to_whole(&schema)).unwrap();
         let read = Document::from_whole(&other, read).unwrap();
-        assert_eq!(read.dropped.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["title", "topic"]);
+        assert_eq!(
+            read.dropped.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(),
+            ["title", "topic"]
+        );
         assert_eq!((read.key, read.static_rank), (document.key, 0.5));
     }
 

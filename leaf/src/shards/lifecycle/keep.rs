@@ -172,7 +172,8 @@ impl Lifecycle {
             .collect::<Vec<_>>();
         let cache_dir = PathBuf::from(&self.config.cache_dir);
         // Of a local store, only checkpoints lie in the cache.
-        let root = if self.store.local().is_none() { cache_dir.clone() } else { checkpoint::root(&cache_dir) };
+        let root =
+            if self.store.local().is_none() { cache_dir.clone() } else { checkpoint::root(&cache_dir) };
         let paths = |(place, version): (Place, Option<Version>)| {
             let fetched = VersionStore::version_path(&place.corpus, version?);
             let fetched = cache_dir.join(fetched).join(Manifest::shard_dir(&place.shard));
