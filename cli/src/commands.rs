@@ -85,7 +85,7 @@ pub async fn run(line: Line) -> Result<()> {
         Command::Quickstart(args) => quickstart::run(args).await,
         Command::Search(args) => search::run(args).await,
         Command::Corpus(command) => corpus::run(command).await,
-        Command::Index(command) => index::run(command).await,
+        Command::Index(command) => Box::pin(index::run(command)).await,
         Command::Up(args) => roles::up(args).await,
         Command::Root(args) => roles::one(args, canopy_topology::config::Role::Root).await,
         Command::Aggregator(args) => roles::one(args, canopy_topology::config::Role::Aggregator).await,

@@ -169,7 +169,9 @@ fn main() -> Result<(), Failed> {
             requests.push(request(&plain, &words, all)?);
         }
         let mut old = requests.clone();
-        old.iter_mut().for_each(|request| request.freshness = v1::Freshness::Base as i32);
+        for request in &mut old {
+            request.freshness = v1::Freshness::Base as i32;
+        }
         let mut alone = Vec::new();
         let mut ratios = [vec![], vec![], vec![]];
         for _ in 0..rounds {

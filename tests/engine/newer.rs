@@ -34,7 +34,7 @@ fn waiting(tree: &ModelTree, hedge: Option<HedgeMode>) -> v1::SearchRequest {
     v1::SearchRequest {
         wanted_offsets: WANTED.to_vec(),
         completion: Some(all),
-        hedge: hedge.map(|mode| mode.to_wire()),
+        hedge: hedge.map(canopy_aggregator::hedge::HedgeMode::to_wire),
         ..tree.corpus.request(tree.query(), 10)
     }
 }

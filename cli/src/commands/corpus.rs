@@ -129,12 +129,11 @@ async fn delete(args: DeleteArgs) -> Result<()> {
     if !without_service {
         let file = service.config().map(|file| Loaded::read(Some(file), &[]).checked()).transpose()?;
         let fixed = file.filter(|file| file.topology.services().is_empty());
-        let placed = match &fixed {
-            Some(file) => file.topology.placements.iter().any(|placement| placement.corpus == name),
-            None => {
-                let status = service.client()?.show(What::Status, 0).await?;
-                !status["corpora"][&name].is_null()
-            }
+        let placed = if let Some(file) = &fixed {
+            file.topology.placements.iter().any(|placement| placement.corpus == name)
+        } else {
+            let status = service.client()?.show(What::Status, 0).await?;
+            !status["corpora"][&name].is_null()
         };
         if placed {
             let hint = if fixed.is_some() {

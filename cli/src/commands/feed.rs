@@ -277,7 +277,9 @@ async fn one(at: &At, lines: Vec<Line>) -> Result<()> {
     if at.json {
         say!("{:#}", json!({ "items": items, "token": sent.token.to_string() }));
     } else {
-        items.iter().for_each(|item| say!("{}", show::item(item)));
+        for item in &items {
+            say!("{}", show::item(item));
+        }
         if rejected < items.len() {
             say!("token {}", sent.token);
         }
@@ -319,7 +321,9 @@ async fn dead_letters(at: &At, last: u32) -> Result<()> {
     if at.json {
         say!("{answer:#}");
     } else {
-        show::dead_letters(&answer).iter().for_each(|line| say!("{line}"));
+        for line in show::dead_letters(&answer) {
+            say!("{line}");
+        }
     }
     Ok(())
 }
@@ -333,7 +337,9 @@ async fn erase(at: &At, key: &str, order: Option<u64>) -> Result<()> {
     if at.json {
         say!("{answer:#}");
     } else {
-        show::erased(&answer).iter().for_each(|line| say!("{line}"));
+        for line in show::erased(&answer) {
+            say!("{line}");
+        }
     }
     Ok(())
 }

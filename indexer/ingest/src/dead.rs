@@ -67,7 +67,7 @@ impl Letter {
     }
 
     /// To the wire.
-    pub fn to_wire(self) -> DeadLetter {
+    pub fn into_wire(self) -> DeadLetter {
         let Self { at_us, key, op, reason, offset, by, document, .. } = self;
         DeadLetter { at_us, key, op, reason, offset, by, document: document.into() }
     }

@@ -105,14 +105,13 @@ pub async fn erase(
         Some(place) if order.is_none() && !written_since(feed, key, place).await? => Some(place),
         _ => None,
     };
-    let (partition, offset) = match known {
-        Some(place) => place,
-        None => {
-            let place = delete(feed, key, order).await?;
-            let noting = feed.clone();
-            blocking(move || noting.erased.set(hash, place)).await?;
-            place
-        }
+    let (partition, offset) = if let Some(place) = known {
+        place
+    } else {
+        let place = delete(feed, key, order).await?;
+        let noting = feed.clone();
+        blocking(move || noting.erased.set(hash, place)).await?;
+        place
     };
     let mut steps = vec![from_log(feed, partition, hash).await];
     let (letters, of) = (feed.clone(), key.to_owned());

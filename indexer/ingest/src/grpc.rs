@@ -199,7 +199,7 @@ impl ingest_server::Ingest for Ingest {
         let last = if *last == 0 { usize::MAX } else { *last as usize };
         let most = feed.around.max_message / 2;
         let (letters, dropped) = blocking(move || feed.dead.last(last, most)).await.map_err(status)?;
-        let letters = letters.into_iter().map(Letter::to_wire).collect();
+        let letters = letters.into_iter().map(Letter::into_wire).collect();
         Ok(Response::new(DeadLettersReply { letters, dropped }))
     }
 

@@ -151,6 +151,7 @@ mod tests {
         replaced(&items, ordering)
     }
 
+    #[expect(clippy::unnecessary_wraps, reason = "as a plan has it")]
     fn by(by: usize, later: bool) -> Option<Replaced> {
         Some(Replaced { by, later })
     }

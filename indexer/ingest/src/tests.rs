@@ -106,7 +106,7 @@ async fn what_was_acknowledged_is_there_after_a_restart_and_leaves_can_follow_it
             item(Op::Unspecified, "e", ""),
         ])
         .await;
-    let statuses: Vec<_> = reply.items.iter().map(|item| item.status()).collect();
+    let statuses: Vec<_> = reply.items.iter().map(canopy_proto::ingest::ItemReply::status).collect();
     let (applied, rejected) = (Status::Applied, Status::Rejected);
     assert_eq!(statuses, [applied, rejected, applied, applied, rejected, rejected]);
     let fields: Vec<_> = reply.items.iter().map(|item| item.field.as_str()).collect();

@@ -46,13 +46,12 @@ impl Cuts {
         let mut cuts = Vec::with_capacity(versions.len());
         for version in versions {
             let known = self.0.lock().get(&version).cloned();
-            let cut = match known {
-                Some(cut) => cut,
-                None => {
-                    let manifest = store.manifest(corpus, version).await?;
-                    let (log, offsets, schema_id) = (manifest.log, manifest.cut, manifest.schema_id);
-                    Arc::new(Cut { version, log, offsets, schema_id })
-                }
+            let cut = if let Some(cut) = known {
+                cut
+            } else {
+                let manifest = store.manifest(corpus, version).await?;
+                let (log, offsets, schema_id) = (manifest.log, manifest.cut, manifest.schema_id);
+                Arc::new(Cut { version, log, offsets, schema_id })
             };
             self.0.lock().insert(version, cut.clone());
             cuts.push(cut);

@@ -246,7 +246,9 @@ fn alive(segment: &OneSegment, dead: &[u32]) -> Result<Option<AliveBitSet>> {
         return Ok(None);
     }
     let mut alive = BitSet::with_max_value_and_full(segment.documents());
-    dead.iter().for_each(|document| alive.remove(*document));
+    for document in dead {
+        alive.remove(*document);
+    }
     let mut bytes = vec![];
     write_alive_bitset(&alive, &mut bytes).map_err(Error::io("documents that stay"))?;
     Ok(Some(AliveBitSet::open(OwnedBytes::new(bytes))))

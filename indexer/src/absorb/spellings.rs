@@ -58,7 +58,9 @@ pub(super) fn settle(
         let words = search.without(words)?;
         vec![write(statistics, &words, &work.join("spellings"))?]
     } else {
-        made.iter_mut().for_each(|written| written.spellings.clear());
+        for written in made.iter_mut() {
+            written.spellings.clear();
+        }
         search.all(work, budget)?
     };
     if let Some(first) = made.first_mut() {

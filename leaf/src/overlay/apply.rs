@@ -252,7 +252,6 @@ impl Applied {
             )))
         };
         Ok(match (decision, action) {
-            (Decision::Stale, _) => Outcome::Nothing,
             (Decision::NoDocument, _) => {
                 Outcome::Refused("there is no document of this key to patch; put one".to_owned())
             }
@@ -261,13 +260,13 @@ impl Applied {
             (Decision::Put { keep }, Action::Put(document)) if keep.is_empty() => {
                 Outcome::Shown(Box::new(document), stamp, Some(whole))
             }
-            (Decision::Put { keep }, Action::Put(mut document)) => match in_log_only.or_else(unkept) {
-                Some(other) => other,
-                None => {
-                    self.ground.keep(&mut document, &self.read(old)?, keep);
-                    Outcome::Shown(Box::new(document), stamp, None)
+            (Decision::Put { keep }, Action::Put(mut document)) => {
+                if let Some(other) = in_log_only.or_else(unkept) {
+                    return Ok(other);
                 }
-            },
+                self.ground.keep(&mut document, &self.read(old)?, keep);
+                Outcome::Shown(Box::new(document), stamp, None)
+            }
             (Decision::Patch { set }, Action::Patch(patch)) => match in_log_only.or_else(unkept) {
                 Some(other) => other,
                 None if self.full(old) => Outcome::Deferred,
@@ -277,7 +276,7 @@ impl Applied {
                 }
             },
             // An action is of the kind that was decided on.
-            (Decision::Put { .. } | Decision::Patch { .. }, _) => Outcome::Nothing,
+            (Decision::Stale | Decision::Put { .. } | Decision::Patch { .. }, _) => Outcome::Nothing,
         })
     }
 

@@ -78,15 +78,14 @@ impl Written {
     pub fn snapshot(&mut self, applied: &Applied, of: &Of, epoch: &str) -> crate::error::Result<Snapshot> {
         let (mut parts, mut named) = (Vec::new(), Vec::new());
         for part in &applied.parts {
-            let checksum = match self.0.get(&part.number) {
-                Some(checksum) => checksum.clone(),
-                None => {
-                    let file = part_file(part)?;
-                    let checksum = checksum(&file);
-                    parts.push((part.number, file));
-                    self.0.insert(part.number, checksum.clone());
-                    checksum
-                }
+            let checksum = if let Some(checksum) = self.0.get(&part.number) {
+                checksum.clone()
+            } else {
+                let file = part_file(part)?;
+                let checksum = checksum(&file);
+                parts.push((part.number, file));
+                self.0.insert(part.number, checksum.clone());
+                checksum
             };
             named.push((part.number, checksum));
         }

@@ -76,8 +76,11 @@ impl Sender {
         let mut open: Vec<usize> = (0..lines.len()).collect();
         let (mut moved, mut pause) = (Instant::now(), PAUSE);
         while !open.is_empty() {
-            let body: String =
-                open.iter().filter_map(|at| lines.get(*at)).map(|line| format!("{}\n", line.text)).collect();
+            let mut body = String::new();
+            for line in open.iter().filter_map(|at| lines.get(*at)) {
+                body.push_str(&line.text);
+                body.push('\n');
+            }
             let judged = match self.client.post(&self.path, body.into()).await {
                 Ok(answer) => judge(&answer, self.client.address()),
                 Err(error) => {

@@ -42,7 +42,7 @@ pub fn erased(answer: &Value) -> Vec<String> {
     lines.extend(answer["steps"].as_array().into_iter().flatten().map(|step| {
         let text = |name: &str| step[name].as_str().unwrap_or_default();
         let done = if step["done"] == true { "done" } else { "to do" };
-        plain(&format!("{done:6} {:14} {}", text("what"), text("detail")).trim_end())
+        plain(format!("{done:6} {:14} {}", text("what"), text("detail")).trim_end())
     }));
     lines
 }

@@ -69,14 +69,9 @@ async fn only_wanted_slots_are_sent_and_the_others_are_passed() {
 async fn a_long_log_comes_in_messages_of_bounded_size_and_says_how_old_the_rest_is() {
     let bench = Bench::new().await;
     let text = "word ".repeat(700);
-    let lines: String = (0..1200)
-        .map(|n| {
-            format!(
-                "{{\"op\":\"put\",\"key\":\"{n}\",\"document\":{{\"body\":\"{text}\",\"lang\":\"en\"}}}}\n"
-            )
-        })
-        .collect();
-    assert_eq!(bench.write(&lines).await.1["applied"], 1200);
+    let line = |n| format!(r#"{{"op":"put","key":"{n}","document":{{"body":"{text}","lang":"en"}}}}"#);
+    let lines: Vec<String> = (0..1200).map(line).collect();
+    assert_eq!(bench.write(&lines.join("\n")).await.1["applied"], 1200);
     let mut tail = follow(&bench, &request(&ALL));
     let (mut seen, mut messages) = (0, 0);
     while seen < 1200 {

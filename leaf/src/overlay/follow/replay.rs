@@ -238,10 +238,10 @@ impl<'a> Loop<'a> {
                 applied.merged(&job, part);
                 self.unshown = true;
             }
-            if self.merging.is_none() {
-                if let Some(job) = applied.merge(now.checked_sub(self.of.config.purge.0)) {
-                    self.merging = Some(self.merge(job));
-                }
+            if self.merging.is_none()
+                && let Some(job) = applied.merge(now.checked_sub(self.of.config.purge.0))
+            {
+                self.merging = Some(self.merge(job));
             }
         }
         if self.applied.is_some() {

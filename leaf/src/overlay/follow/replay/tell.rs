@@ -31,12 +31,11 @@ impl Loop<'_> {
     }
 
     pub(super) fn letters_told(&mut self, told: std::result::Result<(), String>) {
-        match told {
-            Ok(()) => self.handed.clear(),
-            Err(_) => {
-                self.tell_after = Instant::now() + AGAIN;
-                self.letters.extend(self.handed.drain(..));
-            }
+        if told.is_ok() {
+            self.handed.clear();
+        } else {
+            self.tell_after = Instant::now() + AGAIN;
+            self.letters.extend(self.handed.drain(..));
         }
     }
 
