@@ -117,9 +117,14 @@ impl ShardView {
         self.base.segments.get(ord).or_else(|| part().map(|part| &*part.segment))
     }
 
-    /// Whether this state holds everything before these offsets; a partition it does not name is at 0.
+    /// Whether this state holds everything before these offsets. An overlay names all partitions that the shard's slots are in, so
+    /// one that it does not name has nothing for it; a view without an overlay has reached nothing.
     pub fn reached(&self, wanted: &[PartitionOffset]) -> bool {
-        wanted.iter().all(|one| self.offsets.get(&one.partition).copied().unwrap_or(0) >= one.offset)
+        let followed = !self.offsets.is_empty();
+        wanted.iter().all(|one| match self.offsets.get(&one.partition) {
+            Some(offset) => *offset >= one.offset,
+            None => followed || one.offset == 0,
+        })
     }
 
     /// Whether an address is in the overlay.
