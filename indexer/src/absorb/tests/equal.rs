@@ -81,8 +81,8 @@ pub(super) fn versions(made: (&Place, &Manifest), expected: (&Place, &Manifest),
     let tokens = |manifest: &Manifest| manifest.shards.iter().map(|shard| shard.documents).sum::<u64>();
     assert_eq!(tokens(left), tokens(right));
     let (left_shards, right_shards) = (shards(made.0, left), shards(expected.0, right));
-    left_shards.iter().for_each(|shard| one.extend(documents(shard)));
-    right_shards.iter().for_each(|shard| other.extend(documents(shard)));
+    one.extend(left_shards.iter().flat_map(documents));
+    other.extend(right_shards.iter().flat_map(documents));
     assert_eq!(one, other, "seed {seed}");
     let engine = left_shards[0].schema.engine.clone();
     for (field, entry) in engine.fields().filter(|(_, entry)| entry.is_indexed()) {

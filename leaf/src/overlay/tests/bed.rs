@@ -138,7 +138,7 @@ pub fn shown(view: &ShardView) -> BTreeMap<String, Map<String, Json>> {
         let docs = (0..part.segment.documents()).filter(|doc| !part.hidden.contains(*doc));
         docs.for_each(|doc| add(&part.segment.reader, doc));
     }
-    let overlay: u64 = view.overlay.parts.iter().map(|part| part.live()).sum();
+    let overlay: u64 = view.overlay.parts.iter().map(crate::view::Part::live).sum();
     assert_eq!(view.overlay.documents, overlay);
     all
 }

@@ -144,7 +144,7 @@ async fn a_restart_replays_what_came_since_the_checkpoint_only() {
     let ends = bed.log.append(&[put("x", "x1"), delete("a")]);
     let follower = bed.follow();
     follower.caught_up(None).await;
-    follower.save(Duration::from_secs(60)).await;
+    follower.save(Duration::from_mins(1)).await;
     drop(follower);
     bed.log.append(&[delete("b"), put("x", "x2")]);
     for killed in [true, false] {
@@ -152,7 +152,7 @@ async fn a_restart_replays_what_came_since_the_checkpoint_only() {
         follower.caught_up(None).await;
         assert_eq!(titles(&follower.view()), expect(&[("x", "x2")]), "{killed}");
         if !killed {
-            follower.save(Duration::from_secs(60)).await;
+            follower.save(Duration::from_mins(1)).await;
         }
     }
     let asked = bed.log.asked();
@@ -171,7 +171,7 @@ async fn a_damaged_checkpoint_is_dropped_and_everything_replayed() {
     bed.log.append(&[put("x", "x1"), delete("a")]);
     let follower = bed.follow();
     follower.caught_up(None).await;
-    follower.save(Duration::from_secs(60)).await;
+    follower.save(Duration::from_mins(1)).await;
     drop(follower);
     let state = bed.saved().join("overlay/state");
     let mut bytes = std::fs::read(&state).unwrap();

@@ -223,7 +223,7 @@ fn run(seed: u64, ordering: Ordering) {
     let mut reference = Reference::base(&documents);
     let (mut log, mut next): (Vec<Incoming>, BTreeMap<u32, u64>) = Default::default();
     for round in 0..12 {
-        let lines: Vec<Json> = (0..1 + dice.below(12)).map(|_| line(&dice, ordering)).collect();
+        let lines: Vec<Json> = (0..=dice.below(12)).map(|_| line(&dice, ordering)).collect();
         let records = bed::incoming(&lines, ordering, &mut next);
         for (line, record) in lines.iter().zip(&records) {
             reference.apply(line, stamp(ordering, record));
@@ -300,7 +300,7 @@ fn a_document_reads_back_as_it_was_taken() {
     let fields = json!({ "title": "Der schnelle braune Fuchs springt über den faulen Hund", "topic": ["a", "b"],
         "anchors": ["x"], "static_rank": 0.25, "published": "2024-02-29", "attributes": { "color": "red" } });
     let line = json!({ "op": "put", "key": key(1), "document": fields });
-    assert!(bed::write(&mut applied, &[line.clone()]).is_empty());
+    assert!(bed::write(&mut applied, std::slice::from_ref(&line)).is_empty());
     let given = Given::from_line(line.to_string().as_bytes()).unwrap();
     let Action::Put(document) = given.check(&Schema::web(), Ordering::Log).unwrap().action else {
         panic!("a put")

@@ -28,7 +28,9 @@ fn a_key_that_is_put_six_times_is_there_once_with_its_last_document() {
         if at_once {
             bed::write(&mut applied, &lines);
         } else {
-            lines.iter().for_each(|line| drop(bed::write(&mut applied, std::slice::from_ref(line))));
+            for line in &lines {
+                bed::write(&mut applied, std::slice::from_ref(line));
+            }
         }
         let view = applied.view();
         assert_eq!(titles(&view), expect(&[("k", "6"), ("other", "o")]));

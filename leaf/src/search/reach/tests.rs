@@ -91,7 +91,7 @@ async fn after_most_of_the_deadline_the_answer_is_stale() {
     let _still = Still::hold();
     let mut stream = node.search(context(1, LONG), wants(8));
     assert!(matches!(futures::poll!(stream.next()), Poll::Pending));
-    tokio::time::advance(LONG / 4 * 3 - Duration::from_millis(5)).await;
+    tokio::time::advance((LONG / 4 * 3).saturating_sub(Duration::from_millis(5))).await;
     assert!(matches!(futures::poll!(stream.next()), Poll::Pending));
     assert_eq!(count.load(Ordering::SeqCst), 0);
     tokio::time::advance(Duration::from_millis(10)).await;
