@@ -95,6 +95,7 @@ impl Config {
 
 struct Part {
     stream: Stream,
+    tag: String,
     name: String,
     made: i128,
     end: watch::Sender<u64>,
@@ -103,7 +104,7 @@ struct Part {
 }
 
 impl Part {
-    fn new(stream: Stream, corpus: &str, partition: u32) -> Self {
+    fn new((stream, tag): (Stream, String), corpus: &str, partition: u32) -> Self {
         let info = stream.cached_info();
         Self {
             name: streams::name(corpus, partition),
@@ -112,6 +113,7 @@ impl Part {
             bytes: AtomicU64::new(info.state.bytes),
             tails: Mutex::default(),
             stream,
+            tag,
         }
     }
 
@@ -137,7 +139,6 @@ impl Part {
 pub struct JetStream {
     context: Context,
     config: Config,
-    tag: String,
     epoch: String,
     parts: Vec<Part>,
     replaced: RwLock<Option<Error>>,
@@ -155,13 +156,14 @@ impl JetStream {
         let client = options.connect(servers).await.map_err(|error| away(error.to_string()))?;
         let mut context = jetstream::new(client);
         context.set_timeout(Duration::from_secs(2));
-        let (tag, found) = streams::all(&context, &config, &format!("{:016x}", dice.next_u64())).await?;
-        let parts: Vec<Part> = (0..)
-            .zip(found)
-            .map(|(partition, stream)| Part::new(stream, &config.corpus, partition))
-            .collect();
-        let epoch = streams::epoch(&tag, parts.iter().map(|part| part.made));
-        Ok(Self { context, config, tag, epoch, parts, replaced: RwLock::default(), dice })
+        let mut parts = Vec::new();
+        for partition in 0..config.partitions {
+            let tag = format!("{:016x}", dice.next_u64());
+            let found = streams::ensure(&context, &config, partition, &tag).await?;
+            parts.push(Part::new(found, &config.corpus, partition));
+        }
+        let epoch = streams::epoch(parts.iter().map(|part| (part.tag.as_str(), part.made)));
+        Ok(Self { context, config, epoch, parts, replaced: RwLock::default(), dice })
     }
 
     fn new_id(&self) -> u128 {

@@ -174,17 +174,19 @@ async fn a_killed_server_loses_and_doubles_nothing() {
     let log = JetStream::open(nats.config("web")).await.unwrap();
     let mut sure = Vec::new();
     for round in 0..4 {
+        // Four of each key: on their way at once, but never in another order than the batch's.
+        let key = |at: usize| format!("k{}", at % 50);
         let texts: Vec<String> = (0..200).map(|at| format!("{round} {at}")).collect();
-        let batch = texts.iter().map(|text| record(0, 1, "k", text)).collect();
+        let batch = texts.iter().enumerate().map(|(at, text)| record(0, 1, &key(at), text)).collect();
         let (offsets, ()) = futures::join!(log.append(batch), async {
             if round > 0 {
                 nats.kill();
                 nats.again();
             }
         });
-        for (offset, text) in offsets.into_iter().zip(texts) {
-            sure.push((offset.unwrap(), text));
-        }
+        let offsets: Vec<u64> = offsets.into_iter().map(Result::unwrap).collect();
+        assert!(offsets.iter().zip(&offsets[50..]).all(|(earlier, later)| earlier < later), "{offsets:?}");
+        sure.extend(offsets.into_iter().zip(texts));
     }
     sure.sort();
     assert_eq!(texts(&log, 0, 0, Slots::all(), 1 << 20).await, sure);
@@ -194,14 +196,18 @@ async fn a_killed_server_loses_and_doubles_nothing() {
 async fn a_stream_that_was_made_anew_is_another_log() {
     let nats = Nats::start().await;
     let log = JetStream::open(nats.config("web")).await.unwrap();
-    assert_eq!(log.append(vec![record(0, 1, "k", "one")]).await, [Ok(0)]);
+    let writer = JetStream::open(nats.config("web")).await.unwrap();
+    assert_eq!(log.append(vec![record(0, 1, "k", "one"), record(1, 1, "k", "kept")]).await, [Ok(0), Ok(0)]);
     let client = async_nats::connect(format!("127.0.0.1:{}", nats.port)).await.unwrap();
     async_nats::jetstream::new(client).delete_stream("canopy_web_0").await.unwrap();
     let again = JetStream::open(nats.config("web")).await.unwrap();
     assert_ne!(again.epoch(), log.epoch());
     assert!(matches!(log.read(0, 0, Slots::all(), 1).await, Err(Error::Replaced { .. })));
     assert!(matches!(log.append(vec![record(0, 1, "k", "two")]).await[0], Err(Error::Replaced { .. })));
+    // One that has not looked yet, and writes: it must not land in the new stream.
+    assert!(matches!(writer.append(vec![record(0, 1, "k", "two")]).await[0], Err(Error::Replaced { .. })));
     assert_eq!(again.append(vec![record(0, 1, "k", "two")]).await, [Ok(0)]);
+    assert_eq!(all(&texts(&again, 1, 0, Slots::all(), 1).await), [(0, "kept")]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,7 +1,7 @@
-//! The streams of a log: one a partition, a subject a slot. The subjects carry a tag that is random a log, so that a publish
-//! meant for one log can't land in another one of its name; the epoch is the tag and when each stream was made, so that any
-//! stream that was made anew makes another log. (Servers before 2.10 know no stream metadata: what must be remembered is in
-//! the description.) An offset is the stream's sequence less one.
+//! The streams of a log: one a partition, a subject a slot. The subjects carry a tag that is random a stream, so that a publish
+//! meant for one stream can't land in another one of its name; the epoch is all tags and when each stream was made, so that any
+//! stream that was made anew makes another log, which keeps what the other streams hold. (Servers before 2.10 know no stream
+//! metadata: what must be remembered is in the description.) An offset is the stream's sequence less one.
 
 use async_nats::jetstream::{
     Context, ErrorCode,
@@ -89,11 +89,12 @@ pub fn made(info: &Info) -> i128 {
     info.created.unix_timestamp_nanos()
 }
 
-/// Which log these streams are.
-pub fn epoch(tag: &str, made: impl Iterator<Item = i128>) -> String {
+/// Which log these streams are: the tag of each, and when it was made.
+pub fn epoch<'a>(streams: impl Iterator<Item = (&'a str, i128)>) -> String {
     let mut hash = Xxh3::new();
-    hash.update(tag.as_bytes());
-    for made in made {
+    for (tag, made) in streams {
+        hash.update(tag.as_bytes());
+        hash.update(&[0]);
         hash.update(&made.to_le_bytes());
     }
     format!("{:016x}", hash.digest())
@@ -126,7 +127,7 @@ fn tag(config: &Config, partition: u32, info: &Info) -> Option<String> {
     Some(rest.strip_suffix(&format!(".{partition}.*"))?.to_owned())
 }
 
-/// The stream of a partition, made where there is none. `wanted` is the tag of the log, or one for a new log.
+/// The stream of a partition and its tag; made, with the tag `wanted`, where there is none.
 pub async fn ensure(
     context: &Context,
     config: &Config,
@@ -157,22 +158,6 @@ pub async fn ensure(
             Err(Error::invalid("partitions", reason))
         }
     }
-}
-
-/// The first partition tells the tag, the others must have the same.
-pub async fn all(context: &Context, config: &Config, new_tag: &str) -> Result<(String, Vec<Stream>)> {
-    let (first, tag) = ensure(context, config, 0, new_tag).await?;
-    let mut streams = vec![first];
-    for partition in 1..config.partitions {
-        let (stream, found) = ensure(context, config, partition, &tag).await?;
-        if found != tag {
-            let name = name(&config.corpus, partition);
-            let reason = format!("stream {name} is of another log than the first one; remove one of them");
-            return Err(Error::invalid("corpus", reason));
-        }
-        streams.push(stream);
-    }
-    Ok((tag, streams))
 }
 
 /// Writes down that the offsets `from..to` at the start of a stream are erased, not trimmed.

@@ -1,18 +1,24 @@
-//! Writes to the streams. All records of a batch are on their way at once; each is durable when the server acknowledges it. What is not
-//! acknowledged in time is sent again under the same id, and the server, which remembers ids, answers with the offset that it
-//! has already: nothing is lost, nothing is doubled. A record whose first try was lost may come behind later ones of its
-//! batch; the offsets that are answered are always where the records are.
+//! Writes to the streams, in waves: many records are on their way at once, and are durable when the server acknowledges them.
+//! What is not acknowledged in time is sent again under the same id, and the server, which remembers ids, answers with the
+//! offset that it has already: nothing is lost, nothing is doubled. A record whose first try was lost may come behind later
+//! ones of its batch, but never behind one of its own key: that one is sent only when the earlier one has its answer. The
+//! offsets that are answered are always where the records are. A wave waits for all its answers at once, so that a server that
+//! is away costs one timeout a wave and not one a record.
 
-use std::time::Duration;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use async_nats::{
     HeaderMap,
     jetstream::{
-        context::{PublishAckFuture, PublishErrorKind},
+        context::{PublishAckFuture, PublishError, PublishErrorKind},
         publish::PublishAck,
     },
 };
 use canopy_format::layout::SLOTS;
+use futures::future::join_all;
 use tokio::time::Instant;
 
 use super::{JetStream, streams};
@@ -30,6 +36,8 @@ pub const KEY: &str = "Canopy-Key";
 pub const DELETE: &str = "Canopy-Delete";
 /// Headers and the server's own bytes of a message, at most.
 const AROUND: u64 = 512;
+/// Records on their way at once; the client takes 5000 of all appends together.
+const WAVE: usize = 1024;
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 /// Where one record of a batch stands.
@@ -51,12 +59,17 @@ impl JetStream {
             .collect();
         let mut stands: Vec<Stand> = items.iter().map(|(item, _)| self.admit(item)).collect();
         loop {
-            self.round(&items, &mut stands).await;
-            let over = started.elapsed() > self.config.give_up;
-            if over || stands.iter().all(|stand| matches!(stand, Stand::Done(_))) {
+            let wave = wave(&items, &stands);
+            if wave.is_empty() {
                 break;
             }
-            tokio::time::sleep(AGAIN_AFTER).await;
+            self.send_all(&items, &wave, &mut stands).await;
+            if started.elapsed() > self.config.give_up {
+                break;
+            }
+            if wave.iter().any(|at| matches!(stands.get(*at), Some(Stand::Waits(_)))) {
+                tokio::time::sleep(AGAIN_AFTER).await;
+            }
         }
         stands
             .into_iter()
@@ -88,33 +101,49 @@ impl JetStream {
         }
     }
 
-    /// Sends all that waits, and takes what comes back.
-    async fn round(&self, items: &[(Append, String)], stands: &mut [Stand]) {
-        let mut sent = Vec::new();
-        for ((item, id), stand) in items.iter().zip(stands.iter_mut()) {
-            if matches!(stand, Stand::Done(_)) {
-                continue;
-            }
+    /// Sends a wave in its order, and takes what comes back.
+    async fn send_all(&self, items: &[(Append, String)], wave: &[usize], stands: &mut [Stand]) {
+        let until = Instant::now() + self.config.give_up;
+        let (mut sent, mut answers) = (Vec::new(), Vec::new());
+        for at in wave {
+            let (Some((item, id)), Some(stand)) = (items.get(*at), stands.get_mut(*at)) else { continue };
             if let Some(error) = self.replaced() {
                 *stand = Stand::Done(Err(error));
                 continue;
             }
-            match self.send(item, id).await {
-                Ok(answer) => sent.push((item, stand, answer)),
+            match self.send(item, id, until).await {
+                Ok(answer) => {
+                    sent.push((*at, item));
+                    answers.push(answer.into_future());
+                }
                 Err(error) => *stand = Stand::Waits(error),
             }
         }
-        for (item, stand, answer) in sent {
-            *stand = match answer.await {
+        // Whether a stream is gone is asked once a wave.
+        let mut gone = BTreeMap::new();
+        for ((at, item), answer) in sent.into_iter().zip(join_all(answers).await) {
+            let now = match answer {
                 Ok(ack) => self.acknowledged(item, &ack),
-                Err(error) => self.failed(item, &error).await,
+                Err(error) if error.kind() == PublishErrorKind::StreamNotFound => {
+                    if !gone.contains_key(&item.partition) {
+                        gone.insert(item.partition, self.check(item.partition).await.err());
+                    }
+                    match gone.get(&item.partition) {
+                        Some(Some(error @ Error::Replaced { .. })) => Stand::Done(Err(error.clone())),
+                        _ => Stand::Waits(Error::Away(error.to_string())),
+                    }
+                }
+                Err(error) => self.failed(item, &error),
             };
+            if let Some(stand) = stands.get_mut(at) {
+                *stand = now;
+            }
         }
     }
 
-    async fn send(&self, item: &Append, id: &str) -> Result<PublishAckFuture> {
-        let subject =
-            streams::subject(&self.config.corpus, &self.tag, item.partition, &item.slot.to_string());
+    async fn send(&self, item: &Append, id: &str, until: Instant) -> Result<PublishAckFuture> {
+        let tag = &self.part(item.partition)?.tag;
+        let subject = streams::subject(&self.config.corpus, tag, item.partition, &item.slot.to_string());
         let mut headers = HeaderMap::new();
         headers.insert(async_nats::header::NATS_MESSAGE_ID, id);
         headers.insert(AT, item.at_us.to_string());
@@ -123,7 +152,7 @@ impl JetStream {
             headers.insert(DELETE, "1");
         }
         let sent = self.context.publish_with_headers(subject, headers, item.record.clone());
-        match tokio::time::timeout(self.config.give_up, sent).await {
+        match tokio::time::timeout_at(until, sent).await {
             Ok(sent) => sent.map_err(|error| Error::Away(error.to_string())),
             Err(_) => Err(Error::Away("it does not take messages".to_owned())),
         }
@@ -136,14 +165,10 @@ impl JetStream {
         Stand::Done(Ok(ack.sequence.saturating_sub(1)))
     }
 
-    async fn failed(&self, item: &Append, error: &async_nats::jetstream::context::PublishError) -> Stand {
+    fn failed(&self, item: &Append, error: &PublishError) -> Stand {
         use std::error::Error as _;
         let reason = error.source().map_or_else(|| error.to_string(), ToString::to_string);
         match error.kind() {
-            PublishErrorKind::StreamNotFound => match self.check(item.partition).await {
-                Err(error @ Error::Replaced { .. }) => Stand::Done(Err(error)),
-                _ => Stand::Waits(Error::Away(reason)),
-            },
             PublishErrorKind::MaxPayloadExceeded => Stand::Done(Err(Error::invalid("record", reason))),
             PublishErrorKind::Other if is_full(&reason) => {
                 let needs = item.record.len() as u64 + AROUND;
@@ -152,6 +177,15 @@ impl JetStream {
             _ => Stand::Waits(Error::Away(reason)),
         }
     }
+}
+
+/// What to send next: records without an answer, in their order, up to the second one of a key.
+fn wave(items: &[(Append, String)], stands: &[Stand]) -> Vec<usize> {
+    let mut keys = BTreeSet::new();
+    let all = items.iter().zip(stands).enumerate();
+    let waits = all.filter(|(_, (_, stand))| matches!(stand, Stand::Waits(_)));
+    let first = waits.take_while(|(_, ((item, _), _))| keys.insert(item.key.0));
+    first.map(|(at, _)| at).take(WAVE).collect()
 }
 
 /// The server has no code of its own for a full stream.
