@@ -48,6 +48,8 @@ pub struct Opened {
 /// Opens it, or makes it.
 pub fn open(config: &Config, disk: &dyn Disk, dice: &Dice) -> Result<Opened> {
     let (numbers, has_meta) = listed(disk, &config.dir)?;
+    // A process that was killed may have made a file and not its name durable: what is written to it now must not go with it.
+    disk.sync_dir(&config.dir).map_err(|error| Error::io(&config.dir, &error))?;
     let meta = if has_meta { Meta::read(disk, &config.dir)? } else { None };
     let meta = match (meta, numbers.first()) {
         (Some(meta), _) => meta,

@@ -146,3 +146,35 @@ async fn erased_text_is_in_no_file_and_what_is_newer_stays() {
     assert_eq!(found.pop(), Some((5, "after".to_owned())));
     assert_eq!(found, left);
 }
+
+#[tokio::test]
+async fn a_segment_whose_making_was_cut_off_is_not_lost_with_the_power_after_a_restart() {
+    for operations in 0..12 {
+        let world = World::default();
+        world.power_for(Some(operations));
+        drop(open(&world));
+        world.power_for(None);
+        // Only the process ended: names that are not durable yet are still there.
+        let log = open(&world).unwrap();
+        assert_eq!(write(&log, 0, "a", "one").await, Ok(0));
+        world.power_for(Some(0));
+        drop(log);
+        world.crash_hard();
+        let found = texts(&open(&world).unwrap(), 0).await;
+        assert_eq!(found, (vec![(0, "one".to_owned())], vec![]), "power for {operations} operations");
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_written_behind_a_segment_that_could_not_be_made() {
+    let world = World::default();
+    let log = open(&world).unwrap();
+    let long = "x".repeat(MIN_SEGMENT_BYTES as usize / 2);
+    assert_eq!(write(&log, 0, "a", &long).await, Ok(0));
+    world.fail_syncs(1);
+    assert!(matches!(log.trim((0..P).map(|of| (of, u64::MAX)).collect()).await, Err(Error::Io { .. })));
+    assert_eq!(write(&log, 0, "b", "two").await, Ok(1));
+    drop(log);
+    let (found, bad) = texts(&open(&world).unwrap(), 0).await;
+    assert_eq!((found, bad), (vec![(0, long), (1, "two".to_owned())], vec![]));
+}

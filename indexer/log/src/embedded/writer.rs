@@ -52,6 +52,8 @@ pub struct Writer {
     position: u32,
     /// Something behind `position` may be in the file.
     dirty: bool,
+    /// The next segment may be in the directory, half made: what came behind its first offsets here would contradict it.
+    rolling: bool,
     /// The last frame is a mark of a batch that was durable before it.
     clean: bool,
     ids: BTreeMap<u128, u64>,
@@ -84,8 +86,18 @@ impl Writer {
             None => (meta.last, make(&core, meta.last + 1, &meta.first)?, 0),
         };
         let (ids, id_order) = (BTreeMap::new(), VecDeque::new());
-        let mut writer =
-            Self { core, meta, number, file, position, dirty: false, clean: false, ids, id_order };
+        let mut writer = Self {
+            core,
+            meta,
+            number,
+            file,
+            position,
+            dirty: false,
+            rolling: false,
+            clean: false,
+            ids,
+            id_order,
+        };
         if fresh {
             writer.roll()?;
         }
@@ -103,6 +115,7 @@ impl Writer {
             }
         }
         if !self.clean
+            && !self.rolling
             && let Err(error) = self.leave_mark()
         {
             warn!(%error, "the log was closed without its last mark");
@@ -138,7 +151,7 @@ impl Writer {
         if self.dirty {
             self.repair().map_err(|error| Error::io(&self.core.path(self.number), &error))?;
         }
-        if u64::from(self.position) >= self.core.config.segment_bytes {
+        if self.rolling || u64::from(self.position) >= self.core.config.segment_bytes {
             self.roll()?;
         }
         Ok(())
@@ -293,7 +306,9 @@ impl Writer {
         }
         let next = self.number + 1;
         let first = self.core.state.read().ends();
+        self.rolling = true;
         let file = make(&self.core, next, &first)?;
+        self.rolling = false;
         let bytes = frame::header_bytes(first.len() as u32);
         self.meta.last = next;
         let segment = Segment { file: Arc::clone(&file), bytes: bytes as u64, first };

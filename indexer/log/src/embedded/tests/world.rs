@@ -100,6 +100,17 @@ impl World {
         copy
     }
 
+    /// The power goes, and comes back; nothing is left that was not durable.
+    pub fn crash_hard(&self) {
+        *self.faults.lock() = Faults::default();
+        let mut names = self.names.lock();
+        names.0 = names.1.clone();
+        for content in names.0.values() {
+            let mut content = content.lock();
+            content.now = content.durable.clone();
+        }
+    }
+
     /// The power goes, and comes back.
     pub fn crash(&self, dice: &Dice) {
         *self.faults.lock() = Faults::default();
