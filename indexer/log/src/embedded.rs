@@ -94,7 +94,7 @@ impl Embedded {
         let open::Opened { meta, state, sealed } = open::open(&config, &*disk, dice)?;
         let core = Arc::new(Core {
             epoch: meta.epoch.clone(),
-            ends: state.ends().into_iter().map(|end| watch::Sender::new(end)).collect(),
+            ends: state.ends().into_iter().map(watch::Sender::new).collect(),
             state: RwLock::new(state),
             config,
             disk,

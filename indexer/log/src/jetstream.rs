@@ -261,9 +261,10 @@ impl JetStream {
             let Some(item) = tail.take() else { break };
             all.push(item.offset);
             if item.key == wanted {
-                match item.delete {
-                    true => newest = Some(item.offset),
-                    false => held.push(item.offset),
+                if item.delete {
+                    newest = Some(item.offset);
+                } else {
+                    held.push(item.offset);
                 }
             }
         }

@@ -49,7 +49,7 @@ impl Nats {
 
     fn config(&self, corpus: &str) -> jetstream::Config {
         let config = jetstream::Config::new(format!("nats://127.0.0.1:{}", self.port), corpus, 2);
-        jetstream::Config { give_up: Duration::from_secs(60), ..config }
+        jetstream::Config { give_up: Duration::from_mins(1), ..config }
     }
 }
 
@@ -129,7 +129,7 @@ async fn contract(log: &dyn Log) {
     assert_eq!(log.append(vec![same.clone()]).await, [Ok(1)]);
     assert_eq!(log.append(vec![same, record(1, 9, "b", "b3")]).await, [Ok(1), Ok(2)]);
 
-    let (_, offsets) = futures::join!(log.wait(0, 3), log.append(vec![record(0, 8, "a", "")]));
+    let ((), offsets) = futures::join!(log.wait(0, 3), log.append(vec![record(0, 8, "a", "")]));
     assert_eq!(offsets, [Ok(3)]);
     assert_eq!(log.append(vec![record(0, 8, "a", "a3")]).await, [Ok(4)]);
     assert_eq!(log.erase(0, KeyHash::of("a")).await, Ok(2));

@@ -82,7 +82,12 @@ impl Partition {
                 run.slots.push(slot);
             }
             _ => {
-                self.runs.push(Run { segment, first: self.end, positions: vec![position], slots: vec![slot] })
+                self.runs.push(Run {
+                    segment,
+                    first: self.end,
+                    positions: vec![position],
+                    slots: vec![slot],
+                });
             }
         }
         self.end += 1;

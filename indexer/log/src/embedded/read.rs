@@ -46,7 +46,7 @@ pub fn read(core: &Core, partition: u32, from: u64, slots: &Slots, max_bytes: us
             entries.push(Entry { offset: place.offset, slot: head.slot, at_us: head.at_us, record });
         }
     }
-    Ok(Chunk { entries, next, end, oldest_us: oldest(core, partition, next)? })
+    Ok(Chunk { entries, next, end, oldest_us: oldest(core, partition, next) })
 }
 
 fn plan(core: &Core, partition: u32, from: u64, slots: &Slots) -> Result<(Vec<Place>, Files, u64, u64)> {
@@ -73,16 +73,16 @@ fn files(state: &State, places: &[Place]) -> Files {
 }
 
 /// When the first record at or above an offset was accepted.
-fn oldest(core: &Core, partition: u32, offset: u64) -> Result<i64> {
+fn oldest(core: &Core, partition: u32, offset: u64) -> i64 {
     let (place, files) = {
         let state = core.state.read();
         let found = state.partitions.get(partition as usize);
-        let Some(place) = found.and_then(|found| found.at_or_after(offset)) else { return Ok(0) };
+        let Some(place) = found.and_then(|found| found.at_or_after(offset)) else { return 0 };
         (place, files(&state, &[place]))
     };
     let mut reader = Reader { core, files: &files, segment: 0, at: 0, bytes: Vec::new() };
     // A damaged one is named to whoever reads it.
-    Ok(reader.frame(place).map_or(0, |(head, _)| head.at_us))
+    reader.frame(place).map_or(0, |(head, _)| head.at_us)
 }
 
 struct Reader<'a> {

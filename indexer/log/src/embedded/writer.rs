@@ -177,7 +177,7 @@ impl Writer {
             let reason = format!("{} bytes, at most {MAX_RECORD_BYTES} are allowed", item.record.len());
             return Err(Error::invalid("record", reason));
         }
-        if item.slot >= SLOTS as u16 {
+        if item.slot >= SLOTS {
             return Err(Error::invalid("slot", format!("{}, but slots are below {SLOTS}", item.slot)));
         }
         if u64::from(self.position) + (batch.bytes.len() + MAX_RECORD_BYTES) as u64 > MOST_BYTES {

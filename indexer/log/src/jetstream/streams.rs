@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// How long the server remembers ids.
-pub const REMEMBERS: std::time::Duration = std::time::Duration::from_secs(120);
+pub const REMEMBERS: std::time::Duration = std::time::Duration::from_mins(2);
 
 /// Name of a partition's stream.
 pub fn name(corpus: &str, partition: u32) -> String {

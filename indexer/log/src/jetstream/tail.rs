@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 /// Messages that are asked for at a time.
 const AT_A_TIME: usize = 256;
 /// After so long without a request the server removes a consumer.
-const FORGOTTEN: Duration = Duration::from_secs(60);
+const FORGOTTEN: Duration = Duration::from_mins(1);
 
 /// A message of a stream.
 #[derive(Debug, Clone)]

@@ -6,7 +6,7 @@
 //! is away costs one timeout a wave and not one a record.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
     time::Duration,
 };
 
@@ -88,7 +88,7 @@ impl JetStream {
                 format!("{} bytes; this log and its server take {most} (max_payload)", item.record.len());
             return wrong("record", reason);
         }
-        if item.slot >= SLOTS as u16 {
+        if item.slot >= SLOTS {
             return wrong("slot", format!("{}, but slots are below {SLOTS}", item.slot));
         }
         let Some(part) = self.parts.get(item.partition as usize) else {
@@ -125,8 +125,8 @@ impl JetStream {
             let now = match answer {
                 Ok(ack) => self.acknowledged(item, &ack),
                 Err(error) if error.kind() == PublishErrorKind::StreamNotFound => {
-                    if !gone.contains_key(&item.partition) {
-                        gone.insert(item.partition, self.check(item.partition).await.err());
+                    if let Entry::Vacant(first) = gone.entry(item.partition) {
+                        first.insert(self.check(item.partition).await.err());
                     }
                     match gone.get(&item.partition) {
                         Some(Some(error @ Error::Replaced { .. })) => Stand::Done(Err(error.clone())),

@@ -76,12 +76,11 @@ async fn check(log: &Embedded, written: &[(u32, u64, String, usize)], byte: usiz
     for partition in 0..P {
         let (found, bad) = texts(log, partition).await;
         for (_, offset, text, _) in written.iter().filter(|(of, ..)| *of == partition) {
-            match found.iter().find(|(at, _)| at == offset) {
-                Some((_, read)) => assert_eq!(read, text, "{byte} {when}"),
-                None => {
-                    assert!(bad.contains(offset), "{byte} {when}: offset {offset} was skipped");
-                    lost += 1;
-                }
+            if let Some((_, read)) = found.iter().find(|(at, _)| at == offset) {
+                assert_eq!(read, text, "{byte} {when}");
+            } else {
+                assert!(bad.contains(offset), "{byte} {when}: offset {offset} was skipped");
+                lost += 1;
             }
         }
     }

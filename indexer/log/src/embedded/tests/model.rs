@@ -52,7 +52,7 @@ async fn step(log: &Embedded, model: &mut Model, dice: &Dice, count: &mut u64) {
         drop(log.trim(before).await);
         return;
     }
-    let batch: Vec<Append> = (0..1 + dice.below(4))
+    let batch: Vec<Append> = (0..=dice.below(4))
         .map(|_| {
             *count += 1;
             let text = format!("{count} {}", "x".repeat(dice.below(300) as usize));
