@@ -2,7 +2,7 @@
 //! not bring the document back, also after the log that held the delete was cut off. One file in each shard's directory
 //! that has any, so that whoever holds the shard has it.
 //!
-//! The file: [`MAGIC`], then for each key, ascending, its hash (16 bytes), its slot (2) and the order of its delete (8), all
+//! The file: `MAGIC`, then for each key, ascending, its hash (16 bytes), its slot (2) and the order of its delete (8), all
 //! high byte first. A file that is not that is refused; its checksum is that of the shard's entry. 26 bytes a delete.
 
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! The engine in the process of the ingest: a segmented, append-only log in one directory a corpus. An append is durable before
-//! it resolves; many that come together cost one sync. See [`frame`] for the format, [`open`] for what a crash or damage
-//! leaves, [`writer`] for the one thread that writes. Units: bytes, offsets.
+//! it resolves; many that come together cost one sync. See `frame` for the format, `open` for what a crash or damage
+//! leaves, `writer` for the one thread that writes. Units: bytes, offsets.
 
 pub mod disk;
 mod frame;

@@ -1,5 +1,5 @@
-//! The engine over NATS JetStream, for clusters: the server keeps the log, any number of ingests write it. See [`streams`] for what
-//! is where, [`write`] for repeating what was not acknowledged, [`tail`] for reading. A server that is away is waited for (the
+//! The engine over NATS JetStream, for clusters: the server keeps the log, any number of ingests write it. See `streams` for what
+//! is where, [`write`] for repeating what was not acknowledged, `tail` for reading. A server that is away is waited for (the
 //! client reconnects by itself). A stream that was made anew is another log: the handle then refuses everything, for good,
 //! because offsets that its users hold mean nothing there; they open the log again and see another epoch.
 //!
